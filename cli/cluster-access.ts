@@ -91,7 +91,8 @@ async function withClusterOf<T>(
 }
 
 /**
- * A server that is unreachable, or that does not know the client, is not a bug. The error says where the server was configured.
+ * Returns the error with the place where the server was configured, if the server is unreachable or does not know the client.
+ * Other errors are returned as they are.
  */
 function withRemedy(error: unknown, server: string, files: readonly string[]): unknown {
   const place = `the API server ${server} of ${files.join(', ')}`;

@@ -13,7 +13,10 @@ resolveSourcesDirectly();
 /** How long what is left open may keep the process after its command. */
 const LINGER_MS = 1000;
 
-/** A connection to a server that accepts it and does not answer would keep the process. Output that waits is written. */
+/**
+ * Exits the process after `LINGER_MS`, or once its output is written if that takes longer. Otherwise a connection to a server
+ * that accepts it and does not answer would keep the process running.
+ */
 function exitSoon(): void {
   systemClock.after(LINGER_MS, () => {
     if (process.stdout.writableLength + process.stderr.writableLength > 0) exitSoon();

@@ -34,7 +34,7 @@ export class HiddenDirectoryError extends CommandError {
 /** The lines that were written to each output. */
 const said = new WeakMap<object, Set<string>>();
 
-/** A command may need the rights several times, and says so once. */
+/** Prints a line once, because a command may need the rights several times. */
 function sayOnce(output: CommandIo['stderr'], line: string): void {
   const lines = said.get(output) ?? new Set();
   said.set(output, lines);
@@ -125,7 +125,7 @@ function switchTo({ uid, gid }: FileOwner, directory: string) {
   };
 }
 
-/** `access` would check the rights of the real user, which stays root. */
+/** Whether the current user may open the directory. `access` would check the rights of the real user, which stays root. */
 function isReachable(directory: string): boolean {
   try {
     closeSync(openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY));

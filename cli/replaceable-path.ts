@@ -52,7 +52,10 @@ export function whoMayReplace(path: string): FileOwner | undefined {
 
 const namesOf = (path: string): string[] => path.split('/').filter((name) => name !== '' && name !== '.');
 
-/** In a directory with the sticky bit, such as `/tmp`, only the owner of an entry may rename it. */
+/**
+ * Returns a user other than root who may rename the entry, or `undefined`. In a directory with the sticky bit, such as `/tmp`,
+ * only the owner of an entry may rename it.
+ */
 function mayRename(directory: Stats, entry: Stats | undefined): FileOwner | undefined {
   if (directory.uid !== 0) return directory;
   const isOpen =

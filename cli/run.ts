@@ -63,7 +63,7 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
   }
 }
 
-/** An error of the operating system about a file that a flag names gets the name of that flag in front. */
+/** Returns the error with the name of the flag in front, if the operating system reports it about a file that a flag names. */
 function namingFlag(error: unknown, { flags }: Command, values: Readonly<Record<string, unknown>>): unknown {
   const path = failedPath(error);
   if (path === undefined || !(error instanceof Error)) return error;

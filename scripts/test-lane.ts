@@ -149,7 +149,9 @@ async function startDaemons(directory: string, archive: string, started: FoundRu
   await use('containerd', () => startPrivateContainerd(join(directory, 'containerd'), archive, quiet));
 }
 
-/** A parent that was killed meanwhile gets no report, and this process stops its daemons all the same. */
+/**
+ * Sends a report to the parent. A parent that was killed meanwhile gets none, and this process stops its daemons all the same.
+ */
 const send = (report: Report): void => void process.send?.(report, undefined, undefined, () => undefined);
 
 /**

@@ -37,7 +37,7 @@ const coverageArguments = (): string[] => [
   `--test-reporter-destination=${join(COVERAGE, randomUUID())}`,
 ];
 
-/** The files whose run was ended before they had a result. */
+/** Returns the files whose run was ended before they had a result, each as a failure. */
 function unfinished(files: readonly string[], results: readonly FileResult[]): FileResult[] {
   const counts = { tests: 1, suites: 0, passed: 0, failed: 0, cancelled: 1, skipped: 0, todo: 0 };
   const finished = new Set(results.map(({ file }) => file));

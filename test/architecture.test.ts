@@ -201,7 +201,7 @@ test('heavy packages are not loaded with the program', () => {
 
 const sourceOf = (wanted: string): Source | undefined => sources.find(({ path }) => path === wanted);
 
-/** The files that are loaded with this one, types and later imports excluded. */
+/** Returns the files that are loaded with this one, types and later imports excluded. */
 function loadedWith(path: string): string[] {
   const loaded = new Set([path]);
   for (const each of loaded) for (const next of sourceOf(each)?.imports ?? []) loaded.add(next);

@@ -58,7 +58,10 @@ function withChecksum(header: Buffer): Buffer {
   return header;
 }
 
-/** Each archive begins like `whole`, a valid archive. `name` is a name that a valid archive may contain. */
+/**
+ * Returns archives that must be refused. Each begins like `whole`, a valid archive. `name` is a name that a valid archive may
+ * contain.
+ */
 export function hostileArchives(whole: readonly ArchivePart[], name: string): readonly HostileArchive[] {
   const added = (what: string, refusal: RegExp, ...parts: ((outside: string) => ArchivePart)[]): HostileArchive => ({
     what,

@@ -170,7 +170,7 @@ function rotate(
   );
 }
 
-/** For 0, the defaults of client-go apply, as in the kubelet. */
+/** Returns the rate limits of a client. For 0, the defaults of client-go apply, as in the kubelet. */
 const limits = (qps: number, burst: number): { readonly qps: number; readonly burst: number } => ({
   qps: qps === 0 ? 5 : qps,
   burst: burst === 0 ? 10 : burst,

@@ -36,7 +36,7 @@ export function createPodAddresses(
 ): PodNetworkGate & Part {
   const table = addressTable(rootDirectory);
   const nft = hostNftables();
-  // An error is not logged as a warning: it mostly means that nft is not installed, and then there are no rules to remove.
+  // Logs the error at the debug level. It mostly means that nft is not installed, and then there are no rules to remove.
   const cannotRemove = (error: unknown): void => logger.debug({ err: error }, 'Cannot remove bound addresses');
   if (!flags.bindPodAddresses) {
     const removal = nft.remove(table, 'bridge').catch(cannotRemove);

@@ -42,7 +42,10 @@ export function portsIn(table: string, state: string): readonly number[] {
   });
 }
 
-/** A host without IPv6 has no tables of it. */
+/**
+ * Resolves to the first `LONGEST_BYTES` of a file, or to an empty text if it does not exist: a host without IPv6 has no tables
+ * of it.
+ */
 async function beginning(path: string): Promise<string> {
   try {
     const file = await open(path);

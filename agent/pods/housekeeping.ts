@@ -198,7 +198,10 @@ export class Housekeeping {
     }
   }
 
-  /** A status that was not sent before the restart, or that static pods never have, does not show that the pod runs. */
+  /**
+   * Terminates a rejected pod that still runs after a restart of the agent. Its status may not show that it runs: the status
+   * may not have been sent before the restart, and static pods may have none.
+   */
   #terminateRejected(pod: Pod): void {
     const { logger, statuses, workers } = this.#options;
     const { reason = '', message = '' } = statuses.get(pod.metadata.uid) ?? {};

@@ -72,7 +72,7 @@ export class PodTable {
     return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);
   }
 
-  /** The pod has no worker, or its worker has finished. */
+  /** Whether the pod has no worker, or its worker has finished. */
   isFinished(uid: string): boolean {
     const state = this.#options.workers.state(uid);
     return state === undefined || state.kind === 'finished';

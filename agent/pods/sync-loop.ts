@@ -105,7 +105,10 @@ export class SyncLoop {
     }
   }
 
-  /** The worker of the static pod ensures that the mirror pod is as it should be, and the status manager its status. */
+  /**
+   * Handles a change of a mirror pod: wakes the worker of its static pod, which keeps the mirror pod as desired, and lets the
+   * status manager compare its status.
+   */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
     if (owner !== undefined) {
@@ -166,7 +169,10 @@ export class SyncLoop {
     }
   }
 
-  /** The pod is under admission while its victims terminate, so that no other pod takes their place. */
+  /**
+   * Evicts the victims and then starts the pod. The pod counts as under admission meanwhile, so that no other pod takes the
+   * place of the victims.
+   */
   async #startAfterPreemption(pod: Pod, { victims, resource }: Extract<Verdict, { kind: 'preempt' }>): Promise<void> {
     const { preemption, table } = this.#options;
     if (!table.isAdmitting(pod.metadata.uid)) table.beginAdmission(pod);
@@ -188,7 +194,10 @@ export class SyncLoop {
     return newest;
   }
 
-  /** A pod that has run since before the agent's start terminates with its own grace period, as in the kubelet. */
+  /**
+   * Rejects a pod with the reason of the refusal. A pod that has run since before the agent's start terminates with its own
+   * grace period, as in the kubelet.
+   */
   #reject(pod: Pod, refusal: Refusal): void {
     const { resources, startups, sync, table, workers } = this.#options;
     table.endAdmission(pod.metadata.uid);

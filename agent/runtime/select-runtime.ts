@@ -117,7 +117,7 @@ export function unmetCondition(conditions: readonly RuntimeCondition[]): Runtime
   return conditions.find(({ type, ready }) => !ready && (type === 'RuntimeReady' || type === 'NetworkReady'));
 }
 
-/** An engine at another address than a socket is used as it is. */
+/** Whether Docker listens at the endpoint. An endpoint that is no socket is used without a check. */
 async function isDocker(endpoint: string): Promise<boolean> {
   return !endpoint.startsWith('unix://') || socketAnswers(endpoint.slice('unix://'.length));
 }

@@ -219,7 +219,9 @@ export function answerToUnknown(method: string, path: string, isReadOnly: boolea
     : plain(404, '404 page not found\n', { 'X-Content-Type-Options': 'nosniff' });
 }
 
-/** The items of a list do not repeat its version and kind. Go writes an empty list as null. */
+/**
+ * Returns the pods as a PodList. Its items do not repeat their version and kind, and an empty list is null, as Go writes it.
+ */
 function podList(pods: readonly Pod[]): object {
   const items = pods.map(({ apiVersion: _version, kind: _kind, ...pod }) => pod);
   return { kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items };

@@ -173,7 +173,7 @@ interface Intake {
   readonly untaken: UntakenResponses<ServerResponse>;
 }
 
-/** All ports of the agent share it. */
+/** Creates the limits of connections and headers, which all ports of the agent share. */
 function intakeOf(options: AgentServerOptions): Intake {
   const { clock } = options;
   return {

@@ -85,7 +85,7 @@ export class LocalVolumes {
     });
   }
 
-  /** A limit that stays would count for the next volume with the same project. */
+  /** Removes the quota of a removed volume, because it would count for the next volume with the same project. */
   async #lift(name: string): Promise<void> {
     const { root, limits, logger } = this.#options;
     await this.#limiting.run(async () => {

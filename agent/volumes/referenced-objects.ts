@@ -166,7 +166,7 @@ export class WatchedObjects implements ReferencedObjects {
   }
 }
 
-/** An immutable object need not be read again while a pod uses it. */
+/** Whether the object is immutable, so that it need not be read again while a pod uses it. */
 function isImmutable(object: KubeObject | undefined): boolean {
   return object?.['immutable'] === true;
 }

@@ -250,8 +250,8 @@ export class VolumeSetUp {
   }
 
   /**
-   * A pod that names its node bypasses the scheduler, so the agent checks the node affinity of the volume: the path of a local
-   * volume of another node may be the volume of other pods on this node.
+   * Throws if the volume's node affinity does not match this node. A pod that names its node bypasses the scheduler, and the
+   * path of a local volume of another node may be the volume of other pods here.
    */
   #checkNodeAffinity({ volume: { metadata, spec } }: BoundVolume): void {
     const required = spec?.nodeAffinity?.required;

@@ -54,7 +54,7 @@ function finite(value: number): number {
   throw new CelError(`json: error calling MarshalJSON for type *structpb.Value: ${why}`);
 }
 
-/** An integer that a double does not represent becomes a text. */
+/** Returns an integer as a number, or as a text if a double does not represent it. */
 const safe = (value: bigint): string | number => {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : String(value);

@@ -57,7 +57,7 @@ export function comprehensionOf(call: Call): Comprehension | undefined {
   return loop;
 }
 
-/** An argument that is not a name is an empty one. */
+/** Returns the loop of a macro, or `undefined` if the call is no macro. An argument that is no name counts as an empty name. */
 function loopOf({ name, target, args, at }: Call): Comprehension | undefined {
   const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : ''));
   if (target === undefined || first === undefined) return undefined;

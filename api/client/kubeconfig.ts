@@ -139,7 +139,7 @@ function firstWins<T>(
   return merged;
 }
 
-/** js-yaml appends the lines around an error to its first line. */
+/** Returns the first line of an error of js-yaml, which appends the lines of the file around it. */
 const firstLine = (text: string): string => text.split('\n', 1)[0] ?? '';
 
 async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> {

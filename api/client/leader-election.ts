@@ -152,7 +152,7 @@ class Candidate {
     logger.info({ lease: name, identity }, 'This process is no longer the leader');
   }
 
-  /** A leader whose work fails gives up its lease. */
+  /** Runs the work of the leader for one term. If the work ends or fails, the leader gives up its lease. */
   async #work(lead: Lead, term: Term, stop: AbortController): Promise<void> {
     try {
       await lead(term);
@@ -281,7 +281,7 @@ class Candidate {
     return this.#observed?.lease.spec?.holderIdentity ?? '';
   }
 
-  /** When the observed lease may be taken, if nobody renews it. `undefined` if none was observed. */
+  /** Returns the time until the observed lease may be taken if nobody renews it, or `undefined` if none was observed. */
   #expiresInMs(): number | undefined {
     if (this.#observed === undefined) return undefined;
     const { clock, leaseDurationMs } = this.#options;
@@ -304,7 +304,9 @@ class Candidate {
       recorder.event(referenceTo(lease, leases), 'Normal', 'LeaderElection', `${identity} ${what}`);
   }
 
-  /** A server that does not answer must not delay the end of a term. */
+  /**
+   * Rejects if the work takes longer than `limitMs`, so that an API server that does not answer cannot delay the end of a term.
+   */
   async #within<T>(limitMs: number, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const late = new AbortController();
     const timer = this.#options.clock.after(limitMs, () => late.abort(new Error('the API server did not answer')));

@@ -194,7 +194,10 @@ class Reflector {
     if (resourceVersion !== undefined && resourceVersion !== '') this.#position = { kind: 'at', resourceVersion };
   }
 
-  /** A broken object of a server must not hold up the others. It is logged and left out, unless it is deleted. */
+  /**
+   * Returns the event if its object can be used. A broken object must not delay others, so it is logged and ignored, unless the
+   * event deletes it.
+   */
   #usable(event: ClientWatchEvent): ClientWatchEvent | undefined {
     const { resource, logger, shape } = this.#options;
     const { type, object } = event;

@@ -83,7 +83,7 @@ function namesOf(struct: StructType, message: string, all: readonly Field[], dep
   };
 }
 
-/** Go embeds the metadata of objects and lists. Its type is its name. */
+/** Returns the Go name of a field. Go embeds the metadata of objects and lists, so that the name of its type is its name. */
 function fieldName(struct: StructType, { name, type }: Field): string {
   return name === 'metadata' && type.kind === 'struct' ? shortName(type.struct) : goNameOfField(struct, name);
 }

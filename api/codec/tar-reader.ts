@@ -120,7 +120,7 @@ function textOf(block: Buffer, [from, to]: Range): string {
   return block.toString('utf8', from, end < 0 ? to : from + end);
 }
 
-/** Octal digits, or a large number in binary form (GNU tar). It is NaN if it is neither. */
+/** Reads a number of octal digits, or a large number in binary form (GNU tar). Returns NaN if it is neither. */
 function numberOf(block: Buffer, [from, to]: Range): number {
   const field = block.subarray(from, to);
   const [first = 0] = field;
@@ -130,7 +130,7 @@ function numberOf(block: Buffer, [from, to]: Range): number {
   return /^[0-7]+$/.test(text) ? Number.parseInt(text, 8) : Number.NaN;
 }
 
-/** The checksum counts as spaces in its own sum. */
+/** Returns the checksum of a header, in which the bytes of the checksum field count as spaces. */
 function sumOf(block: Buffer): number {
   const [from, to] = NUMBERS.checksum;
   let sum = (to - from) * 0x20;
@@ -155,7 +155,10 @@ const SPACE = 0x20;
 const EQUALS = 0x3d;
 const LINE_FEED = 0x0a;
 
-/** Each record is `LENGTH KEY=VALUE\n`, where the length is that of the whole record in bytes. */
+/**
+ * Parses pax records. Each is `LENGTH KEY=VALUE\n`, where the length is that of the whole record in bytes. Throws for malformed
+ * records.
+ */
 function paxRecords(bytes: Buffer): Extensions {
   const found: { path?: string; linkpath?: string; size?: string } = {};
   for (let at = 0; at < bytes.length;) {

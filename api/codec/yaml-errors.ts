@@ -57,7 +57,7 @@ function endLine({ text, position, line }: Place): number {
   return position >= text.length && !text.endsWith('\n') ? line + 1 : line;
 }
 
-/** A tab continues the value of the line before it, or else begins a token. */
+/** Returns the message for a tab: it continues the value of the previous line, or else begins a token. */
 function tabText({ text, position }: Place): string {
   const before = text.slice(0, position).trimEnd();
   return before === '' || /[:\-?,[{]$/.test(before) ? NO_TOKEN : 'found a tab character that violates indentation';
@@ -130,7 +130,10 @@ function closingQuote(text: string, start: number): number {
   return -1;
 }
 
-/** A line that is part of no block follows a block, whose kind its first line shows. */
+/**
+ * Returns the message for a line that belongs to no block. It names the kind of the block before it, which the first line
+ * shows.
+ */
 function afterBlock({ text, line }: Place): string {
   const first = text.split('\n').find((one) => one.trim() !== '') ?? '';
   return aboutStructure(

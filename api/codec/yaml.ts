@@ -300,7 +300,10 @@ function isEmptyCollection(value: object): boolean {
   return Object.values(value).every((member) => member === undefined);
 }
 
-/** The first line begins with `first` instead of the indentation: an item of a list follows its dash. */
+/**
+ * Yields the lines of a list or map in block style. The first line begins with `first` instead of the indentation, because an
+ * item of a list follows its dash.
+ */
 function* block(value: object, indent: number, first: string): Generator<string> {
   const pad = ' '.repeat(indent);
   let lead = first;

@@ -62,5 +62,5 @@ export class ByLabels<T extends object> {
 
 const NO_LABELS: readonly string[] = [''];
 
-/** A metric without labels has one series, whose path is the empty text. */
+/** Returns the path of a series in the tree of labels. A metric without labels has one series, whose path is the empty text. */
 const pathOf = (labels: readonly string[]): readonly string[] => (labels.length === 0 ? NO_LABELS : labels);

@@ -37,7 +37,10 @@ interface Lines {
   readonly check: () => void;
 }
 
-/** A line that cannot be written (the disk is full, the reader is gone) is lost. It neither throws nor ends the process. */
+/**
+ * Returns a writer to stderr. A line that cannot be written (the disk is full, the reader has closed the pipe) is lost. It
+ * neither throws nor ends the process.
+ */
 function stderrLines(): Lines {
   let failure: Error | undefined;
   process.stderr.on('error', (error) => (failure = error));

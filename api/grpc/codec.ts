@@ -122,7 +122,7 @@ function writeFields(message: Message, value: Members): void {
   }
 }
 
-/** A message that was given is written although it may be empty: it is there. */
+/** Whether a scalar has the default of its type, which is not written. A nested message is written even if it is empty. */
 function isDefault(type: Scalar | Message, value: unknown): boolean {
   if (typeof type !== 'string') return false;
   return type === 'bytes' ? (value as Uint8Array).length === 0 : value === DEFAULTS[type];

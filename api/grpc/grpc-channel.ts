@@ -177,7 +177,10 @@ const ofAddress =
   (_name: string, certificate: PeerCertificate): Error | undefined =>
     checkServerIdentity(address, certificate);
 
-/** gRPC compares deadlines with the wall clock, which may have been set since the start of the process. */
+/**
+ * Returns a deadline in milliseconds of the wall clock, as gRPC compares it. The wall clock may have been set since the start
+ * of the process.
+ */
 const deadline = (timeoutMs: number): number => systemClock.now() + timeoutMs;
 
 function cancelled(): GrpcError {

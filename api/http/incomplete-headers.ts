@@ -56,17 +56,17 @@ export class IncompleteHeaders {
     this.#readBefore.delete(connection);
   }
 
-  /** A header is complete, and what follows is the body, until `ended` is called. */
+  /** Called when a header is complete. What follows is the body, until `ended` is called. */
   complete(connection: HeaderConnection): void {
     if (this.#readBefore.has(connection)) this.#readBefore.set(connection, Number.POSITIVE_INFINITY);
   }
 
-  /** The body has ended, or there is none. */
+  /** Called when the body has ended, or if there is none. */
   ended(connection: HeaderConnection): void {
     if (this.#readBefore.has(connection)) this.#readBefore.set(connection, connection.bytesRead);
   }
 
-  /** The header of a request is complete, and further requests may follow on its connection. */
+  /** Called when the header of a request is complete. Further requests may follow on its connection. */
   received(request: ReceivedRequest): void {
     const { socket } = request;
     if (hasBody(request)) {

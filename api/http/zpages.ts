@@ -111,7 +111,10 @@ const asksFor = ({ params }: AcceptClause, parameter: string): boolean => (param
 
 const asksForKind = ({ params }: AcceptClause): boolean => ['as', 'g', 'v'].some((name) => params.has(name));
 
-/** The error is in YAML if the header accepts that first. An error that the header does not accept is indented JSON. */
+/**
+ * Returns the error for an `Accept` header that names none of the page's types. It is in YAML if the header prefers that, and
+ * otherwise JSON, which is indented if the header does not accept JSON either.
+ */
 function notAcceptable(request: ZpageRequest): ZpageResponse {
   const status = {
     kind: 'Status',

@@ -66,7 +66,7 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
   return errors;
 }
 
-/** An empty list counts as not set. */
+/** Whether a field is set. An empty list counts as not set. */
 const isGiven = (value: unknown): boolean => value !== undefined && !(Array.isArray(value) && value.length === 0);
 
 /**

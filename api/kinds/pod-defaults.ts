@@ -175,7 +175,7 @@ function defaultDisks(volume: Volume): void {
   }
 }
 
-/** A resource with a limit and without a request is requested with the limit's amount. */
+/** Sets the request of each resource that has a limit and no request to the limit. */
 function defaultRequests(container: Container): void {
   const { resources } = container;
   if (resources?.limits === undefined) return;

@@ -90,7 +90,7 @@ const NO_REQUEST =
 
 type Addresses = readonly { readonly ip?: string | undefined }[];
 
-/** A list has at most one address of each family. */
+/** Validates a list of addresses, which has at most one address of each family. */
 function addressErrors(list: 'podIPs' | 'hostIPs', addresses: Addresses, old: Addresses): FieldError[] {
   const field = `status.${list}`;
   const known = new Set(old.map(({ ip }) => ip));

@@ -132,7 +132,7 @@ function restore<Key extends keyof PodSpec>(spec: PodSpec, old: PodSpec, key: Ke
   else spec[key] = old[key];
 }
 
-/** A pod with scheduling gates may narrow its node selection. Sets the old placement in `munged`. */
+/** Validates that a pod with scheduling gates only narrows its node selection. Sets the old node selection in `munged`. */
 function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
   const errors: FieldError[] = [];
   if (!semanticEqual(munged.nodeSelector, old.nodeSelector)) {
@@ -223,7 +223,7 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
-/** A container that has terminated for good must not run again. */
+/** Refuses a status in which a container runs again although its restart policy forbids that. */
 function terminationErrors(
   pod: Pod,
   old: Pod,

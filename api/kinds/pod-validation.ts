@@ -222,7 +222,8 @@ function isRequested(spec: PodSpec, name: string): boolean {
 }
 
 /**
- * The aggregate container requests must fit into the pod's requests, and no container limit may exceed the pod's limit.
+ * Validates pod-level resources: the aggregate container requests must fit into the pod's requests, and no container limit may
+ * exceed the pod's limit.
  */
 function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const { resources } = spec;

@@ -169,8 +169,8 @@ function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
 }
 
 /**
- * A key of `matchLabelKeys` is already merged into the selector. If the selector contains it twice, the client set it
- * too.
+ * Refuses keys of `matchLabelKeys` that are also in the label selector. Each such key is merged into the selector before, so it
+ * is refused if the selector contains it twice.
  */
 function selectedTwiceErrors(
   { matchLabelKeys = [], labelSelector }: Pick<PodTerm, 'matchLabelKeys' | 'labelSelector'>,

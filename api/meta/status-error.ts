@@ -88,21 +88,21 @@ function details(subject: Subject, name: string): StatusDetails {
   };
 }
 
-/** 404: there is no such object. */
+/** Returns a 404: there is no such object. */
 export function newNotFound(subject: Subject, name: string): StatusError {
   return newStatusError(404, 'NotFound', `${groupResourceName(subject)} ${quote(name)} not found`, {
     details: details(subject, name),
   });
 }
 
-/** 409: an object with this name exists. */
+/** Returns a 409: an object with this name exists. */
 export function newAlreadyExists(subject: Subject, name: string): StatusError {
   return newStatusError(409, 'AlreadyExists', `${groupResourceName(subject)} ${quote(name)} already exists`, {
     details: details(subject, name),
   });
 }
 
-/** 409: the object has changed meanwhile, or the change conflicts with another. */
+/** Returns a 409: the object has changed meanwhile, or the change conflicts with another. */
 export function newConflict(subject: Subject, name: string, why: string): StatusError {
   return newStatusError(
     409,
@@ -114,7 +114,7 @@ export function newConflict(subject: Subject, name: string, why: string): Status
   );
 }
 
-/** 403: the user may not do that, or admission refuses it. */
+/** Returns a 403: the user may not do that, or admission refuses it. */
 export function newForbidden(subject: Subject, name: string, why: string): StatusError {
   let message: string;
   if (groupResourceName(subject) === '') message = `forbidden: ${why}`;
@@ -123,12 +123,12 @@ export function newForbidden(subject: Subject, name: string, why: string): Statu
   return newStatusError(403, 'Forbidden', message, { details: details(subject, name) });
 }
 
-/** 401: the credentials are not valid. */
+/** Returns a 401: the credentials are not valid. */
 export function newUnauthorized(): StatusError {
   return newStatusError(401, 'Unauthorized', 'Unauthorized');
 }
 
-/** 400: the request cannot be understood. */
+/** Returns a 400: the request cannot be understood. */
 export function newBadRequest(message: string): StatusError {
   return newStatusError(400, 'BadRequest', message);
 }
@@ -138,7 +138,7 @@ export function newExpired(message: string): StatusError {
   return newStatusError(410, 'Expired', message);
 }
 
-/** 405: the resource does not have this verb. */
+/** Returns a 405: the resource does not have this verb. */
 export function newMethodNotSupported(subject: Subject, action: string): StatusError {
   return newStatusError(
     405,
@@ -150,7 +150,7 @@ export function newMethodNotSupported(subject: Subject, action: string): StatusE
   );
 }
 
-/** 500: a failure of the server itself. The cause is for the log. */
+/** Returns a 500: a failure of the server itself. The cause is for the log. */
 export function newInternalError(message: string, cause?: unknown): StatusError {
   return newStatusError(500, 'InternalError', `Internal error occurred: ${message}`, {
     details: { causes: [{ message }] },
@@ -158,34 +158,34 @@ export function newInternalError(message: string, cause?: unknown): StatusError 
   });
 }
 
-/** 500 without a reason: kube-apiserver answers so for errors of Go that are no Status. */
+/** Returns a 500 without a reason, as kube-apiserver answers for errors of Go that are no Status. */
 export function newErrorWithoutReason(message: string): StatusError {
   return newStatusError(500, '', message);
 }
 
-/** 503: the server cannot answer now. */
+/** Returns a 503: the server cannot answer now. */
 export function newServiceUnavailable(message: string): StatusError {
   return newStatusError(503, 'ServiceUnavailable', message);
 }
 
-/** 504: the operation did not finish in time. */
+/** Returns a 504: the operation did not finish in time. */
 export function newTimeout(message: string, retryAfterSeconds = 0): StatusError {
   return newStatusError(504, 'Timeout', `Timeout: ${message}`, {
     details: retryAfterSeconds === 0 ? {} : { retryAfterSeconds },
   });
 }
 
-/** 413: the body is larger than the server accepts. */
+/** Returns a 413: the body is larger than the server accepts. */
 export function newRequestEntityTooLarge(message: string): StatusError {
   return newStatusError(413, 'RequestEntityTooLarge', message);
 }
 
-/** 415: the server does not read this content type. */
+/** Returns a 415: the server does not read this content type. */
 export function newUnsupportedMediaType(message: string): StatusError {
   return newStatusError(415, 'UnsupportedMediaType', message);
 }
 
-/** 406: the server does not write what the client accepts. */
+/** Returns a 406: the server does not write what the client accepts. */
 export function newNotAcceptable(message: string): StatusError {
   return newStatusError(406, 'NotAcceptable', message);
 }
@@ -196,7 +196,7 @@ export function newNotAcceptable(message: string): StatusError {
  */
 const MAX_INVALID_CHARS = 256 * 1024;
 
-/** A single error may quote a whole object, with all the fields that it lacks. */
+/** Cuts the text to `MAX_INVALID_CHARS`, because a single error may quote a whole object. */
 const shortened = (text: string): string =>
   text.length <= MAX_INVALID_CHARS
     ? text

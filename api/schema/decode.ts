@@ -214,7 +214,7 @@ class Walk {
     return isObject || Array.isArray(value) || message === 'schemaOrBool' ? value : null;
   }
 
-  /** Go reads bytes from base64, and from a list of numbers. */
+  /** Decodes bytes, which Go reads from base64 or from a list of numbers. */
   #bytes(type: ScalarNode, value: JsonValue): JsonValue {
     if (Array.isArray(value)) return Buffer.from(value.map((item) => this.#byte(item))).toString('base64');
     if (typeof value !== 'string') return this.#wrong(type, value);

@@ -61,7 +61,10 @@ function planOf(struct: StructType): Plan {
   return plan;
 }
 
-/** kube-apiserver rounds the resource lists of the core types, except for those that agents report in the status of pods. */
+/**
+ * Whether kube-apiserver rounds the field: it rounds the resource lists of the core types, except for those that agents report
+ * in the status of pods.
+ */
 function isRounded(struct: StructType, { type }: Field): boolean {
   const ofCore = struct.name.startsWith(CORE) && !REPORTED.has(struct.name.slice(CORE.length));
   return ofCore && type.kind === 'map' && type.goName === 'v1.ResourceList';

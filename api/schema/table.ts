@@ -91,7 +91,7 @@ class BuiltinSchema implements Schema {
     return this.#byKind.get(key);
   }
 
-  /** The options types and `Status` are kinds of every group (`apps/v1 DeleteOptions`). */
+  /** Returns the options type or `Status` by its kind. They are kinds of every group (`apps/v1 DeleteOptions`). */
   #optionsOf(group: string, kind: string): TableStruct | undefined {
     if (group !== '' && group !== 'meta.k8s.io' && !kind.endsWith('Options')) return undefined;
     return this.#byName.get(`io.k8s.apimachinery.pkg.apis.meta.v1.${kind}`);
@@ -121,7 +121,7 @@ class BuiltinSchema implements Schema {
     };
   }
 
-  /** `goName`: the Go type, if that has a name in it. */
+  /** Decodes the code of a type. `goName` is its Go type, if the table names one. */
   #type(code: string, goName?: string): TypeNode {
     const named = goName === undefined ? {} : { goName };
     switch (code.charAt(0)) {

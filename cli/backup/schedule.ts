@@ -51,7 +51,10 @@ export const backupOptions = (flags: {
   etcd: etcdFlagsOf(flags),
 });
 
-/** `orchlet backup` finds an etcd that the control plane runs itself. */
+/**
+ * Returns the flags of `orchlet backup` that name the etcd. There are none for an etcd that the control plane runs itself,
+ * which the command finds.
+ */
 function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof backupOptions>[0]): readonly string[] {
   if (etcdServers.length === 0 && etcd !== 'embedded') return [];
   const given = {

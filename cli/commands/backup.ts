@@ -71,7 +71,10 @@ function withGivenEtcd<T>(
   return (values['etcdServers'] as readonly string[]).length === 0 ? work(undefined) : withEtcd(values, io, work);
 }
 
-/** If the flags name no etcd and there is no database, it is the etcd that the control plane runs itself. */
+/**
+ * Runs `work` with the etcd of the control plane. If the flags name no etcd and there is no database, it is the one that the
+ * control plane runs itself.
+ */
 async function withEtcdOf<T>(
   directory: string,
   values: Values,
@@ -139,13 +142,16 @@ async function handOver(archive: string, file: string, rights: Rights): Promise<
   });
 }
 
-/** The directory of a control plane on etcd has keys, but no database. */
+/** Returns the error for a directory without a database. The directory of a control plane on etcd has keys, but no database. */
 function missingData(directory: string): string {
   if (!existsSync(join(directory, KEYS))) return `${directory} holds no control plane's data: give its --data-dir`;
   return `${directory} has no database: give the --etcd-servers of its control plane`;
 }
 
-/** The copy of a standby may end in the middle of what the first writes together, and only its process can read it. */
+/**
+ * Throws for the data directory of a standby. Its copy may end in the middle of one transaction, and only its process can read
+ * it.
+ */
 function refuseCopy(directory: string): void {
   const role = readRole(directory);
   if (role.role === 'standby')
@@ -154,7 +160,7 @@ function refuseCopy(directory: string): void {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
-/** A wrong name of the file is found before the storage is copied. */
+/** Throws if the file cannot be written there. It runs before the storage is copied, which takes long. */
 async function checkTarget(file: string): Promise<void> {
   if ((await statOf(dirname(file)))?.isDirectory() !== true)
     throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);
@@ -181,7 +187,7 @@ async function openObject(place: string, values: Values, { env, clock }: Command
   return { bucket: s3Bucket(settings, clock), key };
 }
 
-/** The object in the bucket must be equal to the archive that was verified. */
+/** Uploads the archive and verifies that the object in the bucket is equal to it. */
 async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<void> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);
@@ -200,8 +206,8 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
 const COPY_NAME = /^[0-9a-f]{16}\.db$/;
 
 /**
- * A running control plane copies its storage itself, because no other process can open the file; a stopped one is copied
- * directly.
+ * Copies the storage to a file. A running control plane copies it itself, because no other process can open the database; the
+ * storage of a stopped one is copied directly.
  */
 async function copyOfStorage(directory: string, file: string, io: CommandIo): Promise<void> {
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined)

@@ -84,7 +84,10 @@ async function throughApiServer(parsed: ParsedFlags<FlagTable>, io: CommandIo, p
   });
 }
 
-/** The agent's certificate may be self-signed; the person who runs the command names its address. */
+/**
+ * Reads the path from the agent. The certificate is not verified: the agent's may be self-signed, and the person who runs the
+ * command names its address.
+ */
 function fromAgent(server: string, path: string): Promise<string> {
   const { hostname, port } = new URL(server);
   return new Promise((resolve, reject) => {

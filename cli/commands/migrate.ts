@@ -66,7 +66,10 @@ async function toEtcd(
   );
 }
 
-/** The data is written beside that of the directory, verified, and takes its place at the end. */
+/**
+ * Copies the contents of etcd into a new database beside the data of the directory, verifies it, and replaces the data with it
+ * at the end.
+ */
 async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const fresh = await mkdtemp(join(directory, 'migrating-'));

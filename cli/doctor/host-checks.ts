@@ -241,7 +241,7 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
   };
 }
 
-/** The kernel may lack the rules of bridges alone. */
+/** Checks the rules of bridges, which the kernel may lack even if it has the other rules. */
 function checkBridgeRules(name: string, problem: string): Finding {
   if (problem === '') return { name, verdict: 'ok', text: 'writes rules' };
   return {

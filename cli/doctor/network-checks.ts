@@ -93,7 +93,10 @@ async function checkNodes(others: readonly ClusterNodeFacts[], probes: NetworkPr
   };
 }
 
-/** A runtime whose CNI configuration has a range of its own gives pods addresses that nobody routes to this node. */
+/**
+ * Checks that pods have addresses of the node's range. A runtime whose CNI configuration has a range of its own gives pods
+ * addresses that nobody routes to this node.
+ */
 function checkRange(own: ClusterNodeFacts | undefined): readonly Finding[] {
   if (own === undefined || own.podCidrs.length === 0) return [];
   const ranges = new BlockList();

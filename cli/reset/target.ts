@@ -63,7 +63,10 @@ export async function resetTarget(options: {
   };
 }
 
-/** What another user has recorded would name the files of others, which root then removes. Throws `CommandError`. */
+/**
+ * Throws `CommandError` if another user owns the path. What that user recorded could name files of others, which root would
+ * then remove.
+ */
 async function refuseOthers(path: string): Promise<void> {
   const found = await lstat(path).catch(() => undefined);
   if (found === undefined || [0, process.geteuid?.()].includes(found.uid)) return;

@@ -29,7 +29,7 @@ interface SigningContext {
   readonly now: number;
 }
 
-/** RFC 3986: everything but the unreserved characters. */
+/** Percent-encodes everything but the unreserved characters (RFC 3986). */
 const encodeRfc3986 = (text: string): string =>
   encodeURIComponent(text).replaceAll(
     /[!'()*]/g,

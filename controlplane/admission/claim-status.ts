@@ -106,7 +106,10 @@ async function bindingErrors(
   ];
 }
 
-/** The statuses of devices are dropped with the allocation, which needs the permission above. */
+/**
+ * Returns an error for each driver whose device statuses the user may not change. Without an allocation, the statuses are
+ * dropped, and `bindingErrors` checks the permission to remove the allocation.
+ */
 async function deviceErrors(
   attributes: AdmissionAttributes,
   authorizer: Authorizer,

@@ -47,7 +47,9 @@ export function limitRanger(listers: Listers): AdmissionPlugin {
   };
 }
 
-/** An existing pod keeps its resources unless it is resized. */
+/**
+ * Returns the pod whose resources are limited: a new one, or one that is resized. Other updates keep the resources of a pod.
+ */
 function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
   if (attributes.operation === 'CREATE') return podOf(attributes)?.spec;
   if (!isPod(attributes) || attributes.subresource !== 'resize') return undefined;

@@ -50,7 +50,10 @@ export function namespaceLifecycle(
 
 const isNamespaces = ({ resource }: AdmissionAttributes): boolean => isResource(resource, namespaces);
 
-/** Existing objects may be changed and deleted while their namespace terminates. */
+/**
+ * Whether the request creates an object in a namespace. Existing objects may be changed and deleted while their namespace
+ * terminates.
+ */
 const needsNamespace = (attributes: AdmissionAttributes): boolean =>
   attributes.operation === 'CREATE' &&
   attributes.namespace !== '' &&

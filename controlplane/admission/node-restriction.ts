@@ -325,7 +325,7 @@ function lease(attributes: AdmissionAttributes, node: string): void {
 
 const NODE_SIGNERS = new Set([NODE_SERVING_SIGNER, NODE_CLIENT_SIGNER]);
 
-/** A node may only request client certificates with its own name. */
+/** Throws if a node requests a client certificate with another name than its own. */
 function certificateRequest(attributes: AdmissionAttributes): void {
   if (attributes.subresource !== '' || attributes.operation !== 'CREATE') return;
   const signer = (attributes.object as CertificateSigningRequest | undefined)?.spec?.signerName ?? '';

@@ -152,7 +152,7 @@ async function missingIn(
 
 const groupsOf = (user: UserInfo): string => `[${user.groups.map(quote).join(' ')}]`;
 
-/** The garbage collector must be able to remove finalizers and owner references. */
+/** Whether an update changes finalizers or owner references alone, which the garbage collector must be able to remove. */
 function onlyCollectorFields(object: KubeObject, old: KubeObject): boolean {
   const strip = (one: KubeObject): object => {
     const { finalizers: _f, ownerReferences: _o, managedFields: _m, resourceVersion: _r, ...metadata } = one.metadata;

@@ -135,7 +135,7 @@ function tokenProjection(): NonNullable<NonNullable<PodSpec['volumes']>[number][
   };
 }
 
-/** A mirror pod must not refer to objects of the cluster. */
+/** Throws if a mirror pod refers to objects of the cluster, which a static pod cannot use. */
 function checkMirrorPod(attributes: AdmissionAttributes, pod: Pod): void {
   if ((pod.spec?.serviceAccountName ?? '') !== '')
     throw refusal(attributes, 'a mirror pod may not reference service accounts');

@@ -135,7 +135,7 @@ export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
   }
 }
 
-/** The descriptions of shared types differ between releases. */
+/** Whether two schemas are equal apart from their descriptions, which differ between releases. */
 function sameShape(a: JsonValue, b: JsonValue | undefined): boolean {
   const bare = (value: JsonValue | undefined): string =>
     JSON.stringify(value, (key, inner: unknown) =>

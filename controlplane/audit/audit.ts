@@ -206,13 +206,16 @@ class RequestRecord implements RequestAudit {
     this.#complete();
   }
 
-  /** The response is complete, or the client is disconnected. */
+  /** Called when the response is complete, or the client is disconnected. */
   closed(): void {
     this.#isClosed = true;
     this.#complete();
   }
 
-  /** A client that is disconnected before its request is handled must not hide what the request does. */
+  /**
+   * Reports the event `ResponseComplete` once, when the request is handled and its connection is done. A client that
+   * disconnects before its request is handled must not hide what the request does.
+   */
   #complete(): void {
     if (!this.#isHandled || !this.#isClosed || this.#isComplete) return;
     this.#isComplete = true;

@@ -45,6 +45,6 @@ export function withoutObjects(event: AuditEvent): AuditEvent {
   };
 }
 
-/** The address of the connection is the last one. */
+/** Shortens a list of addresses to its last ones, because the address of the connection is the last one. */
 const shortAddresses = (addresses: readonly string[]): readonly string[] =>
   addresses.slice(-MOST_ADDRESSES).map((address) => address.slice(0, 100));

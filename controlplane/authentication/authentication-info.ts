@@ -77,7 +77,10 @@ export function mergedData(
   return merged;
 }
 
-/** An empty list of allowed names allows every name, and stays only if all servers have it. */
+/**
+ * Merges two lists of allowed names. An empty list allows every name, so the result is only empty if all servers publish an
+ * empty one.
+ */
 function mergedLists(known: string, own: string): string {
   const [former, added] = [listOf(known), listOf(own)];
   if (former === undefined || added === undefined) return own;

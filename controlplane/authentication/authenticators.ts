@@ -218,7 +218,7 @@ async function tokenAuthenticators(
   return tokens;
 }
 
-/** A request without credentials is anonymous; a request with invalid credentials is refused. */
+/** Lets requests without credentials be anonymous. A request with invalid credentials is refused. */
 function orAnonymous(known: Authenticator, paths: readonly string[] | undefined): Authenticator {
   const anonymous = anonymousAuthenticator(paths);
   return {

@@ -76,7 +76,7 @@ export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
   };
 }
 
-/** The warnings and annotations of the token authenticator are part of its result. */
+/** Adds the warnings and audit annotations of the token authenticator's result to the request, and returns the result. */
 function announce(known: Authenticated, credentials: Credentials): Authenticated {
   if (known.warnings !== undefined) for (const text of known.warnings) credentials.warn?.(text);
   if (known.annotations !== undefined)

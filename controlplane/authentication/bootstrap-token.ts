@@ -48,7 +48,10 @@ export function bootstrapTokenAuthenticator(options: BootstrapTokenOptions): Tok
   };
 }
 
-/** A time that is not one of RFC 3339, to which `Date.parse` may give a meaning of its own, has passed. */
+/**
+ * Whether the time has passed. A time that is not in RFC 3339, to which `Date.parse` may give another meaning, counts as
+ * passed.
+ */
 function expired(text: string, nowMs: number): boolean {
   if (text === '') return false;
   if (!RFC3339.test(text)) return true;

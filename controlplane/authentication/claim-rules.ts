@@ -131,7 +131,10 @@ function textsOf(value: unknown, what: string): string[] {
   });
 }
 
-/** An unverified e-mail address must not become a user name, so the rules must use the claim `email_verified`. */
+/**
+ * Throws if the user name is the claim `email` and no rule uses `email_verified`, because an unverified e-mail address must not
+ * become a user name.
+ */
 function checkEmail(rules: Readonly<Record<string, unknown>>): void {
   const mappings = isJsonObject(rules['claimMappings']) ? rules['claimMappings'] : {};
   const username = isJsonObject(mappings['username']) ? mappings['username']['expression'] : undefined;

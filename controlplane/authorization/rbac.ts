@@ -223,7 +223,7 @@ export function aggregate(errors: readonly string[]): string {
   return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
 }
 
-/** A service account as a subject is the user that its tokens authenticate as. */
+/** Returns the index key of a subject. A service account has the key of the user that its tokens authenticate as. */
 function subjectKey(subject: Subject, namespace: string): string | undefined {
   switch (subject.kind) {
     case 'User':

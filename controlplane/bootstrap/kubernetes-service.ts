@@ -117,7 +117,10 @@ async function publish({ client, port }: KubernetesServiceOptions, addresses: re
   );
 }
 
-/** The family of a slice cannot be changed. */
+/**
+ * Deletes the EndpointSlice of the service `kubernetes` if it has another address family, because the family of a slice cannot
+ * be changed.
+ */
 async function removeSliceOfOtherFamily(client: Client, addressType: string): Promise<void> {
   const existing: KubeObject | undefined = await tolerate(client.get(endpointSlices, NAMESPACE, NAME), isNotFound);
   if (existing === undefined || existing['addressType'] === addressType) return;

@@ -110,7 +110,10 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
   return claimed;
 }
 
-/** The informer may lag behind, and an owner that is being deleted must not adopt objects. */
+/**
+ * Throws unless the API server has the owner and it is not being deleted, because such an owner must not adopt objects and the
+ * informer may be behind.
+ */
 async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   client,
   owner,

@@ -33,7 +33,9 @@ export function podFromTemplate(template: PodTemplate, owner: KubeObject, ownerR
   };
 }
 
-/** The dash is omitted if the name of the owner is too long for it. */
+/**
+ * Returns the prefix of the names of an owner's pods: its name and a dash, which is omitted if the result would be too long.
+ */
 function podNamePrefix(owner: string): string {
   return owner.length + 1 <= MAX_SUBDOMAIN_LENGTH ? `${owner}-` : owner;
 }
@@ -66,7 +68,7 @@ export class PodControl<Owner extends KubeObject> {
     }
   }
 
-  /** A pod that does not exist any more counts as deleted. */
+  /** Deletes the pod and records an event about the owner. A pod that does not exist any more counts as deleted. */
   async delete(owner: Owner, pod: Pod): Promise<void> {
     const { client, recorder } = this.#environment;
     const about = referenceTo(owner, this.#ownerResource);

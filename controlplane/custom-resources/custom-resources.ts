@@ -124,7 +124,10 @@ export class CustomResources {
     this.#queue.add(name);
   }
 
-  /** A definition that cannot be served does not hold up its requests for ever. */
+  /**
+   * Resolves when the definition is served or refused, or after `LONGEST_SETTLING_MS`, so that requests do not wait for ever.
+   * Returns `undefined` if there is nothing to wait for.
+   */
   #settled(name: string): Promise<void> | undefined {
     const unsettled = this.#unsettled.get(name);
     if (unsettled === undefined) return undefined;

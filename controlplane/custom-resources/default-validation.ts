@@ -47,7 +47,10 @@ function placed({ type, field, value, detail }: FieldError, path: string): Field
   return new FieldError(type, field === '' || field === '<nil>' ? path : `${path}.${field}`, value, detail);
 }
 
-/** Only rules check that the default of a value which is an integer or a text is one of both, as in kube-apiserver. */
+/**
+ * Returns the schema without `x-kubernetes-int-or-string`, because only validation rules check that such a default is an
+ * integer or a text, as in kube-apiserver.
+ */
 function withoutEither(schema: JsonSchema): JsonSchema {
   const { 'x-kubernetes-int-or-string': _either, properties, additionalProperties, ...rest } = schema;
   const items = itemsOf(schema);

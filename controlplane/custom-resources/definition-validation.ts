@@ -66,7 +66,7 @@ export function validateDefinitionUpdate(definition: Definition, old: Definition
   return [...errors, ...validatePreserving(spec, old.spec)];
 }
 
-/** All versions share one budget of time. */
+/** Validates the spec of a definition. All versions share one budget of time. */
 const validateSpec = (spec: Spec, old: Spec | undefined): FieldError[] => withinBudget(() => specErrors(spec, old));
 
 /**
@@ -359,7 +359,7 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   return errors;
 }
 
-/** An invalid state that is already stored is accepted. */
+/** Validates that a definition of a protected group is approved. An invalid annotation that is already stored is accepted. */
 function validateApproval(definition: Definition, old: Definition | undefined): FieldError[] {
   if (!isProtectedGroup(definition.spec.group)) return [];
   if (old !== undefined && approvalOf(old) === approvalOf(definition)) return [];

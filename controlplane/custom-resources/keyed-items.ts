@@ -31,7 +31,7 @@ function indexOf(list: readonly JsonValue[], keys: readonly string[]): ReadonlyM
   return index;
 }
 
-/** A key that is absent differs from one that is null. */
+/** Returns the key values of an item as one text. An absent key differs from one that is null. */
 const keyText = (item: JsonObject, keys: readonly string[]): string =>
   keys
     .map((key) => (Object.hasOwn(item, key) ? item[key] : undefined))

@@ -68,7 +68,10 @@ function fitsNumberFormat(type: string, format: string, value: number | bigint):
 /** How far a quotient may be from a whole number. */
 const EPSILON = 1e-9;
 
-/** The factor is positive. */
+/**
+ * Whether the value is a multiple of the factor, which is positive. A quotient of floating-point numbers may be off by
+ * `EPSILON`.
+ */
 function isMultiple(value: number | bigint, factor: number | bigint): boolean {
   const [divisor, dividend] = [Number(factor), Number(value)];
   if (isWhole(value) && isWhole(factor)) return BigInt(value) % BigInt(factor) === 0n;

@@ -214,7 +214,7 @@ function ruleOf(
   return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
 }
 
-/** A rule that does not compile uses no variable. */
+/** Refuses `optionalOldSelf` on a rule without `oldSelf`. A rule that does not compile counts as one, because it uses no variable. */
 function refuseUnusedOption({ optionalOldSelf }: RuleText, path: string, { faults }: Walk): void {
   if (optionalOldSelf === undefined) return;
   faults.push(invalid(`${path}.optionalOldSelf`, optionalOldSelf, 'may not be set if oldSelf is not used in rule'));

@@ -179,7 +179,7 @@ function mapListErrors(
 const propertyOf = ({ properties }: JsonSchema, name: string): JsonSchema | undefined =>
   properties !== undefined && Object.hasOwn(properties, name) ? properties[name] : undefined;
 
-/** The keys of a map list must always have a value. */
+/** Validates the items of a list map, whose keys must always have a value. */
 function itemErrors(items: JsonSchema, keys: readonly string[], listType: string, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (items.nullable === true) {

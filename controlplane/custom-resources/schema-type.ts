@@ -100,7 +100,10 @@ function free(path: string): TypeNode {
   return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true } };
 }
 
-/** A text with a format accepts any scalar in an apply; the validation by the schema checks it afterwards. */
+/**
+ * Returns the scalar type of a schema. A text with a format accepts any scalar in an apply; the validation by the schema checks
+ * it afterwards.
+ */
 function scalarOf({ type, format = '' }: JsonSchema): TypeNode {
   if (type === 'string' && format !== '' && format !== 'byte')
     return { kind: 'scalar', scalar: 'intOrString', takesAnyScalar: true };

@@ -48,7 +48,7 @@ const VERBS = ['delete', 'deletecollection', 'get', 'list', 'patch', 'create', '
 const SUB_VERBS = ['get', 'patch', 'update'];
 const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
 
-/** A version without a schema has an empty one. */
+/** Returns the schema of a version, or an empty one if it has none. */
 const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
 /** Returns the schemas of all versions, served or not. */

@@ -99,7 +99,7 @@ function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldErr
 /** The checks of combinations and of `enum` apply to every value, and the schema counts as a match of its own. */
 const APPLYING_CHECKS = 3;
 
-/** An error that was reported already, for example by another alternative, is not reported again. */
+/** Adds an error, unless it was reported already, for example by another alternative of `anyOf`. */
 function addError(errors: FieldError[], error: FieldError): void {
   if (errors.length > MANY_ERRORS || !errors.some((one) => isSame(one, error))) errors.push(error);
 }
@@ -182,7 +182,7 @@ function resultOf(value: JsonValue, schema: JsonSchema, at: Place): Result {
   return { errors, matches };
 }
 
-/** The error of a junction itself names no field. */
+/** Returns the error of a junction (`allOf`, `anyOf`, `oneOf`, `not`), which names no field. */
 const junctionError = (at: string, text: string): JunctionError =>
   new JunctionError(invalid('<nil>', '', `"${at}" must ${text}`), at);
 
@@ -347,7 +347,7 @@ function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: 
   }
 }
 
-/** An item without a key, and null, have the same keys. */
+/** Validates that no two items of a list map have the same keys. An item without a key and a null item have the same ones. */
 function checkKeys(list: readonly JsonValue[], keys: readonly string[], path: string, errors: FieldError[]): void {
   const wrong = list.findIndex((item) => item !== null && !isJsonObject(item));
   if (wrong >= 0) {

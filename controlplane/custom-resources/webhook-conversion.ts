@@ -150,7 +150,7 @@ function commasIn(text: string): number {
   return count;
 }
 
-/** The revision is no part of what is stored. */
+/** Returns the object without its resource version, which is not stored. */
 function unversioned(object: KubeObject): KubeObject {
   const { resourceVersion: _, ...metadata } = object.metadata;
   return { ...object, metadata };

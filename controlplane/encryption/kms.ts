@@ -159,7 +159,7 @@ const wrappedOf = (fields: Fields): Wrapped => ({
   annotations: mapOf(fields, 4),
 });
 
-/** HKDF-Expand (RFC 5869) for one block. */
+/** Derives one block by HKDF-Expand (RFC 5869). */
 const derive = (seed: Buffer, info: Buffer): Buffer =>
   createHmac('sha256', seed)
     .update(info)

@@ -54,7 +54,10 @@ async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEnc
   }
 }
 
-/** A concurrent write of the object has the same effect. */
+/**
+ * Writes the stored object again, so that it is encrypted with the newest key. A concurrent write of the object has the same
+ * effect. Resolves to whether the object existed.
+ */
 async function rewrite(storage: Storage, key: string): Promise<boolean> {
   const stored = await storage.get(key);
   if (stored === undefined) return false;

@@ -30,7 +30,10 @@ export function openBox(key: Buffer, nonce: Buffer, box: Buffer): Buffer | undef
   return out;
 }
 
-/** The first 32 bytes of the key stream are the authentication key; the rest encrypts. */
+/**
+ * Returns the key stream for a message of `length` bytes, and the authentication key, which is the first 32 bytes of the
+ * stream.
+ */
 function streamFor(key: Buffer, nonce: Buffer, length: number): { readonly stream: Buffer; readonly macKey: Buffer } {
   const subKey = hsalsa20(words(key), words(nonce.subarray(0, 16)));
   const tail = words(nonce.subarray(16, 24));
@@ -47,7 +50,9 @@ function streamFor(key: Buffer, nonce: Buffer, length: number): { readonly strea
 const words = (bytes: Buffer): Uint32Array =>
   Uint32Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(i * 4));
 
-/** The constants are on the diagonal, and the two halves of the key surround the input. */
+/**
+ * Returns the initial state of Salsa20: the constants are on the diagonal, and the two halves of the key surround the input.
+ */
 function salsaState(key: Uint32Array, input: Uint32Array): Uint32Array {
   const [s0 = 0, s1 = 0, s2 = 0, s3 = 0] = SIGMA;
   return Uint32Array.from([s0, ...key.subarray(0, 4), s1, ...input, s2, ...key.subarray(4, 8), s3]);

@@ -113,7 +113,7 @@ export class EtcdUnit implements EtcdRunner {
     );
   }
 
-  /** systemd would start a removed member again and again. */
+  /** Removes the unit once the cluster has removed this member, because systemd would restart it again and again. */
   async #checkRemoval(): Promise<void> {
     const size = await this.#log.size();
     if (size === this.#checkedBytes) return;

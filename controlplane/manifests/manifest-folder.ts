@@ -102,7 +102,7 @@ function addFile(path: string, stats: BigIntStats, isSkipped: boolean, found: Fo
   found.sources.push({ path, isKustomization: false, signature: signatureOf(stats), isSkipped });
 }
 
-/** The signature of a kustomization is that of everything below its folder. */
+/** Adds a kustomization. Its signature covers everything below its folder. */
 async function addKustomization(folder: string, found: Found): Promise<void> {
   const hash = createHash('sha256');
   let count = 0;

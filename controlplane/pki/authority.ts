@@ -104,7 +104,8 @@ export function staleReason(
   if (nowMs > current.notAfterMs - lifetimeMs * 0.3) return 'it expires soon';
   if (nowMs < current.notBeforeMs) return 'it is not yet valid';
   if (current.subject.commonName !== wanted.subject.commonName) return 'its subject changed';
-  // The order of a set in the certificate depends on its encoding, so sets are compared sorted.
+  // Returns a list as a text that does not depend on its order, because the order of a set in a certificate depends on its
+  // encoding.
   const sorted = (list: readonly string[] = []): string => stringifyJson([...list].sort());
   if (sorted(current.subject.organizations) !== sorted(wanted.subject.organizations)) return 'its subject changed';
   const dns = new Set(current.names.dns);

@@ -128,7 +128,7 @@ async function checkInTurns(
   await periodically(checkIfDue, { clock, periodMs: CLOCK_EVERY_MS, signal, onError, first: 'later' });
 }
 
-/** No certificate of such a CA is accepted, so the API cannot be used. */
+/** Logs a CA that is expired or not valid yet. No certificate of such a CA is accepted, so the API cannot be used. */
 function reportUnusable({ certificate }: Authority, { logger }: Pick<PkiOptions, 'logger'>, nowMs: number): void {
   const [notBefore, notAfter] = [new Date(certificate.notBeforeMs), new Date(certificate.notAfterMs)];
   const authority = certificate.subject.commonName;

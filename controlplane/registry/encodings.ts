@@ -232,7 +232,7 @@ function unchangedUntilMs(cells: readonly Cell[], nowMs: number): number {
 
 const ROW_END = Buffer.from('}');
 
-/** The object of a row is not copied, because it stays when the ages change. */
+/** Returns the JSON of a row in parts. The object is not copied, because it stays the same when the ages change. */
 function rowParts(cells: readonly Cell[], nowMs: number, conditions: string, object: Buffer | undefined): Buffer[] {
   const values = cells.map((cell) => (isElapsed(cell) ? elapsedText(cell, nowMs) : cell));
   const head = `{"cells":${stringifyJson(values)}${conditions}`;

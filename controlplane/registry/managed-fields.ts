@@ -88,8 +88,8 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
 }
 
 /**
- * Pruning may have removed all metadata, which conversions expect. An object that has some is returned itself, by which a
- * conversion knows that it has converted it before.
+ * Returns an object with metadata, which conversions expect and pruning may have removed. An object that has metadata is
+ * returned itself, by which a conversion knows that it has converted it before.
  */
 const withMetadata = (object: JsonObject): KubeObject =>
   ((object['metadata'] ?? undefined) === undefined ? { ...object, metadata: {} } : object) as unknown as KubeObject;

@@ -193,7 +193,9 @@ export function createDecoder(schema: Schema): Decoder {
   };
 }
 
-/** The audit log shows an object with its kind and its defaults, but before admission changes it. */
+/**
+ * Passes the decoded object to the audit log, which shows it with its kind and its defaults, but before admission changes it.
+ */
 function* audited(context: RequestContext, decoded: Pausing<KubeObject>): Pausing<KubeObject> {
   const object = yield* decoded;
   context.audited?.bodyIs(object);
@@ -245,7 +247,7 @@ function claimed(value: unknown): Claimed {
   return { kind: typeof kind === 'string' ? kind : '', apiVersion: typeof apiVersion === 'string' ? apiVersion : '' };
 }
 
-/** A missing kind or version is that of the path. Any other kind or version is refused. */
+/** Throws if the kind or version in the body is not that of the path. A missing one counts as that of the path. */
 function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
   const found = claimed(value);
   const kind = found.kind === '' ? expected.kind : found.kind;

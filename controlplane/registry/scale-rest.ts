@@ -94,7 +94,7 @@ class ScaleWrites {
     };
   }
 
-  /** An apply patch of the Scale is an apply patch of the workload that contains the replicas alone. */
+  /** Applies a patch of the Scale as an apply patch of the workload that contains the replicas alone. */
   apply(
     context: RequestContext,
     target: Target,

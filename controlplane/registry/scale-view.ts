@@ -38,7 +38,7 @@ export function newScale(
   };
 }
 
-/** An absent number of replicas is 0, as in kube-apiserver. */
+/** Returns the Scale of a workload. An absent number of replicas is 0, as in kube-apiserver. */
 function scaleOf(object: KubeObject): Scale {
   const { spec, status } = object as unknown as Workload;
   return newScale(object, {
@@ -48,7 +48,10 @@ function scaleOf(object: KubeObject): Scale {
   });
 }
 
-/** A replication controller has plain labels as its selector; all other workloads have label selectors. */
+/**
+ * Formats the selector of a workload. A replication controller has plain labels as its selector; all other workloads have label
+ * selectors.
+ */
 function selectorText(selector: unknown): string {
   if (typeof selector !== 'object' || selector === null) return '';
   if ('matchLabels' in selector || 'matchExpressions' in selector)
@@ -87,7 +90,7 @@ export function disownReplicas({ metadata }: KubeObject): void {
   else delete metadata.managedFields;
 }
 
-/** A set that contains nothing but itself (`.`) stays. */
+/** Whether the set has no members. A set that contains nothing but itself (`.`) is not empty. */
 const isEmpty = (set: object): boolean => Object.keys(set).length === 0;
 
 /** Maps a workload to its Scale and back. */

@@ -165,7 +165,10 @@ async function putNew(store: Store, target: WriteTarget, written: KubeObject): P
   return store.cache.entryOf(stored);
 }
 
-/** The stored form has no resourceVersion of its own: that is the revision of its key. */
+/**
+ * Resolves to the object in the form that is stored. It has no resource version, because the revision of its key is the
+ * version.
+ */
 async function storageFormOf({ storageForm }: Store, object: KubeObject): Promise<KubeObject> {
   if (storageForm === undefined) return object;
   const { resourceVersion: _, ...metadata } = object.metadata;
@@ -325,7 +328,7 @@ function copyGeneration(object: KubeObject, old: KubeObject): void {
   else object.metadata.generation = old.metadata.generation;
 }
 
-/** An update cannot change the identity of the object or that it is terminating. */
+/** Copies the fields that an update cannot change from the old object: its identity, and whether it is terminating. */
 function keepIdentity(object: KubeObject, old: KubeObject): void {
   const { metadata } = object;
   const before = old.metadata;

@@ -170,7 +170,7 @@ function labelRequirementErrors(requirement: Requirement, at: string): FieldErro
   return errors;
 }
 
-/** The metadata may only contain managed fields, and the namespace of a local review. */
+/** Refuses metadata in a review, except for managed fields and the namespace of a local review. */
 function metadataErrors(object: KubeObject): FieldError[] {
   const { metadata } = object;
   const others = Object.entries(metadata).filter(

@@ -103,7 +103,10 @@ function checkName({ metadata }: KubeObject, name: string): void {
   throw newInvalid(KIND, name, [invalid('metadata.name', own, 'must match the service account name if specified')]);
 }
 
-/** A client that names the UID gets no token of an account that was recreated. */
+/**
+ * Throws a conflict if the request names another UID than the service account has, so that a recreated account gives no token
+ * to its former user.
+ */
 function checkUid({ metadata }: KubeObject, name: string, uid: string): void {
   const asked = metadata.uid ?? '';
   if (asked === '' || asked === uid) return;

@@ -366,7 +366,7 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** The claims of users keep their allocations, and the next attempt uses them. */
+  /** Removes the reservations of the claims for the pod. The claims of users keep their allocations for the next attempt. */
   async #unreserve(pod: PodInfo, claims: readonly ResourceClaim[]): Promise<void> {
     for (const claim of claims) {
       try {

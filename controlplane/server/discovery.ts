@@ -74,7 +74,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
 }
 
 const bare = (path: string): string => trimEnd(path, '/');
-/** A path that ends in a slash has only the plain form in kube-apiserver. */
+/** Whether the path ends in a slash. kube-apiserver serves only the plain form of discovery there. */
 const isOpen = (path: string): boolean => path.endsWith('/');
 
 class Discovery {
@@ -138,8 +138,8 @@ class Discovery {
   }
 
   /**
-   * The response to a missing version of a built-in group is a Status. For anything else that is missing it is plain text, as
-   * in kube-apiserver.
+   * Responds to a path that is not found. A missing version of a built-in group gets a Status; anything else gets plain text,
+   * as in kube-apiserver.
    */
   #missing(request: ApiRequest, path: string): void | Promise<void> {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');
@@ -368,7 +368,7 @@ function subresourceDocument(row: ResourceInfo, { name, group, version, kind, ve
   };
 }
 
-/** The group and version of built-in kinds are omitted. */
+/** Returns the kind of a row. The group and version of built-in kinds are omitted. */
 function ownKind(row: ResourceInfo, kind: string): object {
   return row.custom === undefined ? { group: '', version: '', kind } : { group: row.group, version: row.version, kind };
 }

@@ -319,7 +319,9 @@ export class Listener {
   }
 }
 
-/** The connection ends with the response, because it is unclear where the request ends. */
+/**
+ * Refuses a request that cannot be parsed. The connection ends with the response, because it is unclear where the request ends.
+ */
 function refuse(response: ServerResponse, { status, text }: Refusal): void {
   response.writeHead(status, { 'content-type': TEXT_TYPE, connection: 'close' });
   response.end(`${status} ${text}`);

@@ -104,8 +104,9 @@ function watchErrors(options: ListRequest): FieldError[] {
 }
 
 /**
- * A watch without `sendInitialEvents` that begins with the newest state, or with any, begins with all objects. kube-apiserver
- * treats it as one with `sendInitialEvents`, so if it takes bookmarks, one of them marks the end of these objects.
+ * Returns the options of a watch. A watch without `sendInitialEvents` that begins with the newest state, or with any, begins
+ * with all objects. kube-apiserver treats it as one with `sendInitialEvents`, so if it takes bookmarks, one of them marks the
+ * end of these objects.
  */
 export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
   const beginsAnywhere = options.resourceVersion === '' || options.resourceVersion === '0';

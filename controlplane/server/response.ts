@@ -253,7 +253,9 @@ function tableFrame(
   ];
 }
 
-/** The empty table of a kind without columns of its own has `null` for its rows, as in kube-apiserver. */
+/**
+ * Whether the rows of a Table are `null`: kube-apiserver writes that for an empty table of a kind without columns of its own.
+ */
 const hasNoRows = (encodings: Encodings, info: ResourceInfo, entries: readonly Entry[]): boolean =>
   entries.length === 0 && !encodings.hasColumns(info);
 

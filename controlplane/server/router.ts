@@ -48,7 +48,10 @@ export class Router {
     return !rest.info.namespaced || info.namespace !== '' || info.verb === 'list' || info.verb === 'watch';
   }
 
-  /** The API responds with a Status to unknown paths of a built-in group, and with plain text to paths of other groups. */
+  /**
+   * Whether the group is built in. The API responds with a Status to unknown paths of a built-in group, and with plain text to
+   * paths of other groups.
+   */
   servesGroup(group: string): boolean {
     if (group === '') return true;
     this.#groups ??= builtInGroups(this.#catalog);

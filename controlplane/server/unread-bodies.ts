@@ -26,7 +26,7 @@ export class UnreadBodies {
     return this.#intake.amount;
   }
 
-  /** The body counts until the reception is closed, which the end of the exchange does as well. */
+  /** Counts a body until the share is closed. The end of the exchange also closes it. */
   open(exchange: Waiting, refuse: () => void): Share {
     const reception = this.#intake.open(clientKey(exchange.connection.remoteAddress), refuse);
     if (!reception.isClosed) exchange.onClose(() => reception.close());

@@ -43,7 +43,7 @@ function codePoints(text: string): number {
 const truncated = (text: string): string =>
   [...text.slice(0, 2 * MAX_WARNING_CHARS)].slice(0, MAX_WARNING_CHARS).join('');
 
-/** A header is Latin-1, so that other characters are sent as the bytes of their UTF-8. */
+/** Returns the value of a `Warning` header. A header is Latin-1, so other characters are sent as the bytes of their UTF-8. */
 function warningHeader(text: string): string {
   return `299 - "${Buffer.from(text.replaceAll(/[\\"]/g, '\\$&'), 'utf8').toString('latin1')}"`;
 }

@@ -163,7 +163,7 @@ const errorBytes = (error: Error): Buffer => encodeJson(errorStatus(error));
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'ERROR' }>;
 
-/** A bookmark is an object of the watched kind that has only a resource version. */
+/** Returns the object that an event sends. A bookmark sends an object of the watched kind that has only a resource version. */
 function entryOf(event: ObjectEvent, rest: Rest): Entry {
   if (event.type !== 'BOOKMARK') return event.entry;
   const object: KubeObject = {

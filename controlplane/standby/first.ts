@@ -121,7 +121,10 @@ class First {
     sendJson(exchange, 200, { revision: await this.#stopFor(by) });
   }
 
-  /** A first control plane that never had a standby need not watch. */
+  /**
+   * Starts to check for freezes of the process. It is called for the first standby, because a control plane that never had one
+   * need not check.
+   */
   #watchForFreezes(): void {
     if (this.#guard !== undefined) return;
     const guard = new FreezeGuard({ ...this.#options, check: () => this.#stopForSuccessor() });
@@ -183,7 +186,10 @@ class First {
     return revision;
   }
 
-  /** A standby whose connection broke comes back for the rest of the log. */
+  /**
+   * Ends the process a moment after the last stream, because a standby whose connection broke comes back for the rest of the
+   * log.
+   */
   #leaveSoon(): void {
     if (this.#leave === undefined || this.#streams > 0) return;
     this.#options.clock.after(COME_BACK_MS, () => {

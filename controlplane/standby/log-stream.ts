@@ -82,7 +82,10 @@ export async function streamLog(
   }
 }
 
-/** A copy is continued if all records after it are there, and its newest record is one of this log. */
+/**
+ * Whether the standby can continue its copy: all records after it are in the log, and the newest record of the copy is one of
+ * this log.
+ */
 async function isContinued({ storage, log }: LogStreamOptions, from: CopyPosition): Promise<boolean> {
   if (from.newest === undefined || from.lastRevision > storage.revision()) return false;
   const { compactedRevision } = await log.read(from.lastRevision);
@@ -98,7 +101,7 @@ function holdRemovals(log: StoredLog, clock: Clock): () => void {
   };
 }
 
-/** The file has no name while it is sent, so that nothing of it stays behind. */
+/** Sends a copy of the database. Its file is unlinked before it is sent, so that nothing of it stays on the disk. */
 async function sendSnapshot(
   { storage, dataDirectory, clock }: LogStreamOptions,
   sink: FrameSink,

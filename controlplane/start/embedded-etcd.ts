@@ -89,8 +89,8 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
 }
 
 /**
- * A control plane that root runs as a service of systemd gets a unit for etcd. Once there is a unit for a data directory, it
- * runs the etcd of this directory, however the control plane is started.
+ * Chooses how etcd runs. A control plane that root runs as a service of systemd gets a unit for etcd. Once there is a unit for
+ * a data directory, it runs the etcd of this directory, however the control plane is started.
  */
 async function chooseRunner(options: EtcdRunnerOptions): Promise<EtcdRunner> {
   if (!systemdHost.isRunning || process.geteuid?.() !== 0) return new EtcdSupervisor(options);

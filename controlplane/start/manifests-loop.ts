@@ -50,7 +50,10 @@ export async function startManifestsLoop(
   onClose(() => manifests.close());
 }
 
-/** A data directory has an identity that no backup contains. On a full disk, it gets one for this start alone. */
+/**
+ * Resolves to the identity of the data directory, which no backup contains, and creates it if it is missing. If the disk is
+ * full, it counts for this start alone.
+ */
 async function installationOf(directory: string): Promise<string> {
   const path = join(directory, 'installation');
   const known = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {

@@ -30,7 +30,7 @@ export class OwnEndpoint {
     this.#port = port;
   }
 
-  /** The host's addresses are read each time, as they come and go. */
+  /** Whether the address and port are those of this server. The host's addresses are read each time, because they change. */
   includes(address: string, port: number): boolean {
     const key = addressKey(address);
     if (port === SERVICE_PORT && key === this.#service) return true;

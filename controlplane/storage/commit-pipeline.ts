@@ -44,7 +44,7 @@ export class CommitPipeline {
     return this.#lastRevision;
   }
 
-  /** The first record receives the revision after this one. */
+  /** Sets the last revision. The first record receives the revision after this one. */
   startAfter(revision: number): void {
     this.#lastRevision = revision;
   }

@@ -99,7 +99,7 @@ export class EntryIndexes {
     }
   }
 
-  /** An index that cannot read an entry is dropped. Lists then scan, or build it again. */
+  /** Updates all indexes for a changed entry. An index that cannot read an entry is dropped; lists then scan, or rebuild it. */
   update(previous: CachedObject | undefined, current: CachedObject | undefined): void {
     for (const [id, index] of this.#indexes) {
       try {

@@ -56,7 +56,7 @@ export class StorageHealth {
     return this.#failure;
   }
 
-  /** The outcome of a write is unknown or the backend is lost. Nothing is written until the process restarts. */
+  /** Called when the outcome of a write is unknown or the backend is lost. Nothing is written until the process restarts. */
   fail(cause: unknown): void {
     if (this.#failure !== undefined) return;
     const { logger, onFailure } = this.#options;

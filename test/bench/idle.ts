@@ -90,7 +90,7 @@ const service = (at: number): object => ({
   spec: { ports: [{ name: 'http', port: 80 }] },
 });
 
-/** Three endpoints, of pods on other nodes. */
+/** Returns a slice with three endpoints, of pods on other nodes. */
 const endpoints = (at: number): object => ({
   metadata: { name: `service-${at}`, labels: { 'kubernetes.io/service-name': `service-${at}` } },
   addressType: 'IPv4',

@@ -106,7 +106,7 @@ export class FakeDevicePlugin {
   }
 }
 
-/** Healthy devices by name, with the NUMA node of each if it has one. */
+/** Returns healthy devices by name, with the NUMA node of each if it has one. */
 export function healthy(devices: Readonly<Record<string, number | undefined>>): FakeDevice[] {
   return Object.entries(devices).map(([id, node]) => ({
     id,

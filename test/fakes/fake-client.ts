@@ -419,7 +419,7 @@ function finalizersOf(object: KubeObject): readonly string[] {
   return [...(object.metadata.finalizers ?? []), ...(object.kind === 'Namespace' ? (spec?.finalizers ?? []) : [])];
 }
 
-/** Only pods that run on a node are deleted gracefully. */
+/** Whether the object is deleted gracefully, as only pods that run on a node are. */
 function isGraceful(resource: Resource, object: KubeObject): boolean {
   const spec = object['spec'] as { nodeName?: string } | undefined;
   return resource.resource === 'pods' && (spec?.nodeName ?? '') !== '';

@@ -21,7 +21,7 @@ interface Answer {
   readonly body: Record<string, unknown>;
 }
 
-/** An accepted stream is closed at once, because only its status matters. */
+/** Sends a request as a user. An accepted stream is closed at once, because only its status matters. */
 function call(
   user: User,
   method: string,

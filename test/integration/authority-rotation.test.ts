@@ -61,7 +61,7 @@ describe("the cluster's CA", { timeout: 200_000 }, () => {
   };
   const renewed = (): string =>
     kubectl('get', 'lease', '-n', 'kube-node-lease', 'n1', '-o', 'jsonpath={.spec.renewTime}').stdout;
-  /** The node keeps renewing its lease and accepts requests of the API server. */
+  /** Waits until the node renews its lease and responds to the API server. */
   const nodeGoesOn = async (): Promise<void> => {
     const before = renewed();
     await until('a renewed lease', () => {

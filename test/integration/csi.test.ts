@@ -27,7 +27,7 @@ for (const [on, skip, cidr] of [
     let attacher: Promise<void>;
     const stop = new AbortController();
 
-    /** The call must not block, because the driver responds in this process. */
+    /** Runs kubectl and resolves to its output. The call must not block, because the driver responds in this process. */
     const kubectl = async (args: readonly string[], input = ''): Promise<string> => {
       const child = cluster.spawn(args);
       let [stdout, stderr] = ['', ''];

@@ -33,7 +33,7 @@ let server: Server;
 let requests: Review[] = [];
 let fails = false;
 
-/** `spec.size` of v1 is `spec.width.size` of v2. */
+/** Converts a widget: `spec.size` of v1 is `spec.width.size` of v2. */
 function converted(object: Widget, apiVersion: string): object {
   const { size, width, ...rest } = object.spec;
   const spec = apiVersion.endsWith('v2') ? { ...rest, width: { size } } : { ...rest, size: width?.size };

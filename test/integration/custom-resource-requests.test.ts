@@ -87,7 +87,7 @@ interface Case extends Call {
   readonly contains?: string;
 }
 
-/** `contains` is a part of the message of a Status, or of the text of another answer. */
+/** Tests the cases. `contains` is a part of the message of a Status, or of the text of another response. */
 function holds(cases: readonly Case[]): void {
   for (const { name, status, contains, ...request } of cases) {
     test(name, async () => {

@@ -21,7 +21,7 @@ import { temporaryFolder } from '../temporary-folder.ts';
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const MAPS = '/api/v1/namespaces/default/configmaps';
 
-/** Empty for a process that is gone. */
+/** Returns the command line of a process, or an empty text if the process is gone. */
 const commandOf = (pid: number): string =>
   spawnSync('cat', [`/proc/${pid}/cmdline`], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).stdout;
 

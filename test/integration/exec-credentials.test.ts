@@ -64,7 +64,7 @@ interface Plugin {
   readonly client: HttpClient;
   /** The number of runs of the command. */
   runs(): number;
-  /** The last input of the command. */
+  /** Returns the last input of the command. */
   received(): {
     readonly spec: { readonly cluster?: Readonly<Record<string, unknown>>; readonly interactive: boolean };
   };

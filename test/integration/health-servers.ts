@@ -39,7 +39,7 @@ export class HealthServers {
     worker.on('message', (line: string) => this.asked.push(line));
   }
 
-  /** `pair` contains the files of a serving certificate. */
+  /** Starts the servers in a thread. `pair` contains the files of a serving certificate. */
   static async start(pair: ServingPair): Promise<HealthServers> {
     const worker = new Worker(import.meta.filename, { workerData: pair });
     const [ports] = (await once(worker, 'message')) as [Ports];

@@ -77,8 +77,8 @@ describe('a hostile container', { skip: skipWithoutBoth, timeout: 290_000 }, () 
     stringData: { key: value },
   });
   /**
-   * Repeatedly replaces everything that the agent writes for a volume with a link to the host's directory: the new directory,
-   * the current directory, and the names of the files.
+   * Returns a script that repeatedly replaces everything that the agent writes for a volume with a link to the host's
+   * directory: the new directory, the current directory, and the names of the files.
    */
   const race = (target: string): string => `
     cd /pods/$POD_UID/volumes

@@ -189,7 +189,7 @@ async function refusal(write: Promise<unknown>): Promise<StatusError> {
   return error;
 }
 
-/** The server applies a new configuration a moment after it was created. */
+/** Repeats a write until it is refused, because the server applies a new configuration a moment after it was created. */
 async function untilRefused(write: () => Promise<unknown>): Promise<StatusError> {
   const deadline = Date.now() + 60_000;
   for (;;) {

@@ -118,7 +118,10 @@ class Writer {
     tell(this.expected, 'add', name, '0');
   }
 
-  /** `seen` is false if the informers are disconnected until the change is compacted and the object changes again. */
+  /**
+   * Updates an object. `seen` is false if the informers are disconnected until the change is compacted and the object changes
+   * again.
+   */
   async update(client: Client, name: string, seen = true): Promise<void> {
     const value = (this.#values.get(name) ?? 0) + 1;
     await client.update(configMaps, this.#object(name, value));

@@ -144,7 +144,7 @@ export class NamespacedNode {
     writeFileSync(join(this.directory, 'config.json'), JSON.stringify({ ...config, nodeLeaseDurationSeconds: 4 }));
   }
 
-  /** `more`: further flags. `around`: a command that runs the agent. */
+  /** Starts the agent of the node. `more` are further flags. `around` is a command that runs the agent. */
   startAgent(more: readonly string[] = [], around: readonly string[] = []): void {
     const { directory } = this;
     const joined = /^ORCHLET_JOIN_FLAGS=(.*)$/m.exec(readFileSync(join(directory, 'join.env'), 'utf8'))?.[1] ?? '';

@@ -140,7 +140,7 @@ function issuedToken(): Promise<string> {
   });
 }
 
-/** A token that has the issuer's key but that the issuer would not create. */
+/** Signs a token with the issuer's key that the issuer would not create. */
 const forged = (
   claims: Record<string, unknown>,
   header: { alg: string; kid?: string } = { alg: 'RS256', kid: 'one' },

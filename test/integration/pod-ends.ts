@@ -24,7 +24,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     /** A registry that accepts connections and never responds. */
     let silent: Server;
 
-    /** A shell command that appends a word to a file of this host from inside a container. */
+    /** Returns a shell command that appends a word to a file of this host from inside a container. */
     const say = (word: string, file: string): string => `echo ${word} >> /shared/${file}`;
     const restarts = (pod: string, name = 'main'): number => watch.container(pod, name)?.restartCount ?? 0;
     const isReady = (pod: string): boolean => watch.container(pod)?.ready === true;

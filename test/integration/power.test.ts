@@ -53,7 +53,7 @@ const NEEDED: readonly (readonly [name: RegExp, count: number])[] = [
   [/^node\.json$/, 1],
 ];
 
-/** Each start of the process appends a byte to a file with the pod's uid as its name. */
+/** Returns a pod whose process appends a byte to a file at each start. The file has the pod's uid as its name. */
 const counting = (name: string, directory: string): object => ({
   apiVersion: 'v1',
   kind: 'Pod',

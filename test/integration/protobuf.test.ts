@@ -82,7 +82,7 @@ function cases(): Case[] {
   return [...found.values(), ...OWN];
 }
 
-/** Protobuf has neither nulls nor empty values outside of lists and maps. A typed client treats both as absent. */
+/** Removes nulls and empty values, except in lists and maps. Protobuf has neither, and a typed client treats both as absent. */
 function withoutZeros(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item) => withoutZeros(item) ?? {});
   if (typeof value !== 'object' || value === null)

@@ -128,7 +128,7 @@ export class RunningCluster {
     return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
   }
 
-  /** Like `kubectl`, but throws an error with its output if it fails. */
+  /** Runs kubectl like `kubectl`, but throws an error with its output if it fails. */
   run(args: readonly string[], options: Parameters<RunningCluster['kubectl']>[1] = {}): string {
     const done = this.kubectl(args, options);
     if (done.code !== 0)

@@ -11,7 +11,7 @@ const [directory = '', notes = '', round = '0'] = process.argv.slice(2);
 const file = openSync(notes, 'a');
 const storage = await openSqliteStorage({ directory, clock: systemClock, logger: silentLogger });
 
-/** The write is synchronous, so that no acknowledgement is lost in this process. */
+/** Writes a line synchronously, so that no acknowledgement is lost in this process. */
 const say = (line: string): void => void writeSync(file, `${line}\n`);
 
 async function writer(id: number): Promise<void> {

@@ -74,7 +74,7 @@ export class TwoRuntimes {
     return this.#agents.get(on)?.nodeName ?? '';
   }
 
-  /** Defined once `start` has prepared the agents. */
+  /** Returns the agent on the runtime. Throws before `start` has prepared the agents. */
   agent(on: RuntimeName): AgentProcess {
     const agent = this.#agents.get(on);
     if (agent === undefined) throw new Error(`there is no agent on ${on} yet`);

@@ -45,7 +45,7 @@ async function servingIdentity(): Promise<{ readonly ca: string; readonly cert: 
   return { ca: certificatePem(root), cert: certificatePem(leaf), key: privateKeyPem(server.privateKey) };
 }
 
-/** The field is `size` in v1 and `width` in v2. */
+/** Converts a thing: the field is `size` in v1 and `width` in v2. */
 function convert(thing: Thing, apiVersion: string): Thing {
   if (thing.apiVersion === apiVersion) return thing;
   const { size, width, ...rest } = thing.spec;

@@ -61,7 +61,10 @@ export async function issueCertificate(
   return { cert: certificatePem(raw), key: privateKeyPem(keys.privateKey) };
 }
 
-/** Each organization is in a separate set, as in openssl. In one set, the encoding would determine their order. */
+/**
+ * Encodes the subject. Each organization is in a separate set, as in openssl. In one set, the encoding would determine their
+ * order.
+ */
 function subjectOf({ cn, o = [] }: IssueRequest): Buffer {
   const part = (oid: string, value: string): Buffer => der.setOf(der.sequence(der.oid(oid), der.utf8String(value)));
   return der.sequence(...o.map((name) => part('2.5.4.10', name)), ...(cn === undefined ? [] : [part('2.5.4.3', cn)]));

@@ -24,7 +24,7 @@ function shown(outcome: Outcome | undefined): Record<string, unknown> {
   return { status: outcome?.status, headers: outcome?.headers, body: outcome?.body, decoded: outcome?.decoded };
 }
 
-/** `*` matches one segment. Everything below an ignored pointer is ignored as well. */
+/** Returns a pattern for an ignored pointer and everything below it. `*` matches one segment. */
 function pointerPattern(pointer: string): RegExp {
   const source = pointer
     .split('*')

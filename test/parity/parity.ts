@@ -177,7 +177,7 @@ function readAuthority(certFile: string | undefined, keyFile: string | undefined
   return { pem, certificate, privateKey: createPrivateKey(readFileSync(keyFile)) };
 }
 
-/** Serial scenarios run after the others. */
+/** Runs all scenarios, and the serial ones after the others. */
 async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target: Target): Promise<Result[]> {
   const results: Result[] = [];
   const run = async (scenario: Scenario): Promise<void> => {

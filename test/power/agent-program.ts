@@ -63,7 +63,7 @@ const keysOf = (pki: Pki): string =>
     '',
   );
 
-/** The new CA of a rotation, with its key. */
+/** Returns the path of the new CA of a rotation. Its key is beside it. */
 const preparedCa = (folder: string): string => join(folder, 'var/rotated/ca-next.crt');
 
 /** Replaces a CA, unless an earlier life of the program has begun to. */

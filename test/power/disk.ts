@@ -159,7 +159,10 @@ function rename(names: Names, { removes, adds }: Renaming): void {
   if (adds !== undefined) names.get(adds.folder)?.set(adds.name, adds.entry);
 }
 
-/** None, all, those up to one, or any of them. Changes of one name keep their order: after a lost one, later ones are lost. */
+/**
+ * Chooses the renamings that survive a power failure: none, all, those up to one, or any of them. Changes of one name keep
+ * their order: after a lost one, later ones are lost.
+ */
 function survivors(renamings: readonly Renaming[], random: Random): readonly Renaming[] {
   const choice = random.between(0, 3);
   if (choice === 0) return [];

@@ -23,7 +23,7 @@ const open = (folder: string): Promise<Storage> =>
     reserveBytes: RESERVE_BYTES,
   });
 
-/** The tag names the value. The rest fills several pages, so that a part of it would be noticed. */
+/** Returns a value that begins with its tag. The rest fills several pages, so that a part of a value would be noticed. */
 const valueOf = (tag: string, size: number): Buffer => Buffer.from(`${tag} ${size} `.padEnd(size, tag));
 
 /** Opens the storage of the folder and reads the tags of all values. Throws for a part of a value. */

@@ -42,7 +42,7 @@ const statusOf = async ({ plane }: Scene, path: string): Promise<number> =>
 /** Room for the history of 6 s that the program keeps, for what compaction has not removed yet, and for a write-ahead log. */
 const STORAGE_BYTES = 24 * 1024 * 1024;
 
-/** While the disk is full, reads succeed and `/livez` is ok. Afterwards the same process accepts writes again. */
+/** Fills the disk for a while. Reads succeed and `/livez` is ok meanwhile. Afterwards the same process accepts writes again. */
 async function withoutRoom(scene: Scene, take: () => void, give: () => void): Promise<void> {
   const { plane, random, recording, problems } = scene;
   const { pid } = plane;
@@ -62,7 +62,7 @@ async function withoutRoom(scene: Scene, take: () => void, give: () => void): Pr
   if (plane.pid !== pid) problems.push('the process was restarted by a full disk');
 }
 
-/** On a full disk, writes succeed again if compaction made room in the database. */
+/** Whether writes succeed. They also do on a full disk, if compaction made room in the database. */
 async function isWriting({ recording }: Scene): Promise<boolean> {
   const before = recording.counts.get('writes done') ?? 0;
   await sleep(2000);
@@ -71,7 +71,7 @@ async function isWriting({ recording }: Scene): Promise<boolean> {
 
 /** The faults by name. Each resolves when it is over. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
-  /** It is killed, and often again while it starts or recovers. */
+  /** Kills the control plane, and often again while it starts or recovers. */
   async kill({ plane, random, recording }) {
     do {
       if (plane.kill()) count(recording, 'kills');
@@ -140,7 +140,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   },
 };
 
-/** The process exits with the code of a failed storage, and is restarted. */
+/**
+ * Causes a failure of the storage and waits for a restart. The process exits with the code of a failed storage, and is
+ * restarted.
+ */
 async function restarts({ plane, problems }: Scene, fail: () => void): Promise<void> {
   const { pid, storageFailures } = plane;
   fail();

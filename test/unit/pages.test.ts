@@ -52,7 +52,8 @@ describe('the table of commands in README.md', () => {
       .map(({ name }) => name)
       .filter((name) => {
         const words = name.split(' ');
-        // A row names its further commands by their last word: `orchlet token create`, `list`.
+        // Whether a row of the table names the command. It names further commands by their last word: `orchlet token create`,
+        // `list`.
         const isIn = (row: string): boolean =>
           row.includes(`\`orchlet ${name}`) ||
           (row.includes(words.length === 1 ? '`orchlet ' : `\`orchlet ${words[0]} `) &&

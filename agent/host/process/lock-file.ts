@@ -79,7 +79,10 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
   return release;
 }
 
-/** The kernel lists who waits for a lock; there is no notification of it. */
+/**
+ * Calls `onContention` once another process waits for the lock. It polls the kernel's list of locks, which sends no
+ * notification.
+ */
 async function watchForOthers(
   { path, clock, logger, signal }: LockFileOptions,
   onContention: () => void,

@@ -145,7 +145,7 @@ export class AddressBinder {
   }
 }
 
-/** A binding counts as long as its port exists. */
+/** Returns the bindings whose port still exists. */
 function present(
   known: ReadonlyMap<string, PodInterface>,
   ports: ReadonlyMap<number, string>,

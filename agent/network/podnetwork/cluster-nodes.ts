@@ -227,7 +227,7 @@ export function endpointText(address: Ip, port: number): string {
   return address.family === 6 ? `[${formatIp(address)}]:${port}` : `${formatIp(address)}:${port}`;
 }
 
-/** 32 bytes in base64, of which the last character has two bits that are zero. */
+/** Whether the text is a WireGuard key: 32 bytes in base64, of which the last character has two bits that are zero. */
 const isKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
 
 /** Texts of other nodes may be of any length and content. */

@@ -77,7 +77,7 @@ export async function foreignConfigurations({ configurationDirectory }: CniPlace
   return names.filter((name) => CONFIGURATION.test(name) && name !== CNI_FILE && !isLoopbackOnly(name)).sort();
 }
 
-/** CRI-O brings a configuration of the loopback plugin alone, which is not a network. */
+/** Whether a file configures the loopback plugin alone, which is not a network. CRI-O installs such a file. */
 const isLoopbackOnly = (name: string): boolean => name.includes('loopback');
 
 /** Returns the plugins that are in none of the directories. */

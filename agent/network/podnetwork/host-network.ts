@@ -153,7 +153,10 @@ async function observeVxlan(run: Run): Promise<Pick<ObservedNetwork, 'neighbors'
   };
 }
 
-/** The tools exit with a number where nothing is found. Other errors, such as a missing tool, are passed on. */
+/**
+ * Returns an empty list if the tool exited with a number, as it does when it finds nothing. Rethrows other errors, such as a
+ * missing tool.
+ */
 function missing(error: unknown): [] {
   if (typeof (error as { code?: unknown }).code === 'number') return [];
   throw error;

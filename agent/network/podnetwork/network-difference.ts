@@ -100,7 +100,7 @@ function linkFits(link: NonNullable<DesiredNetwork['link']>, found: ObservedLink
   );
 }
 
-/** `nolearning`: the agent alone decides where frames go. */
+/** Returns the command that creates a VXLAN device. `nolearning` means that the agent alone decides where frames go. */
 const createVxlan = ({ name, mac, mtu, id, port, local, device }: VxlanLink): string =>
   `link add ${name} address ${mac} mtu ${mtu} type vxlan id ${id} dstport ${port} local ${local} dev ${device} nolearning`;
 
@@ -129,7 +129,10 @@ function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, 
   ];
 }
 
-/** An administrator's route to the same destination is not replaced: adding then fails. */
+/**
+ * Returns the commands that add the missing routes. Adding fails if an administrator has a route to the same destination, which
+ * is thus never replaced.
+ */
 function addedRoutes({ routes }: DesiredNetwork, existing: readonly Route[]): string[] {
   return routes
     .filter((route) => !has(existing, route, routeKey))

@@ -35,7 +35,10 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
   };
   const run = (family: 4 | 6, ...args: readonly string[]): Promise<unknown> =>
     execute(...command(family, '', [...WAIT, ...args]));
-  /** The tools exit with a number if there is no such rule or chain. */
+  /**
+   * Resolves to whether the command succeeds. The tools exit with a number if there is no such rule or chain; other errors are
+   * thrown.
+   */
   const succeeds = (family: 4 | 6, ...args: readonly string[]): Promise<boolean> =>
     run(family, ...args).then(() => true, refused);
   const restore = async (family: 4 | 6, rules: string): Promise<void> => {

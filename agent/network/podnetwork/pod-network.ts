@@ -110,7 +110,7 @@ export class PodNetwork {
     this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#logFailure(error) });
   }
 
-  /** Why pods of this node cannot be started or reached; empty if they can. */
+  /** Returns why pods of this node cannot be started or reached, or an empty text if they can. */
   problem(): string {
     return this.#problem;
   }

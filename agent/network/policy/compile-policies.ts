@@ -84,7 +84,10 @@ interface Isolated {
 
 const ISOLATED: Profile = { id: profileId([]), peers: [] };
 
-/** The namespaces with the fewest ranges get theirs first, so that nobody uses up the ranges of others. */
+/**
+ * Gives the namespaces up to `maxRanges` address ranges together. Those with the fewest ranges come first, so that no namespace
+ * uses up the ranges of others.
+ */
 function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<CompiledPolicies, 'refusedQueries'> {
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
   for (const { pod, profile } of isolated) {

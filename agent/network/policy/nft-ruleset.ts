@@ -80,7 +80,7 @@ function block(kind: 'chain' | 'map' | 'set', name: string, lines: readonly stri
   return `  ${kind} ${name} {\n${lines.map((line) => `    ${line}\n`).join('')}  }`;
 }
 
-/** An empty list of elements is a syntax error. */
+/** Returns the `elements` line of a set or map. There is none for an empty list, which would be a syntax error. */
 const elements = (list: readonly string[]): string[] =>
   list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
 

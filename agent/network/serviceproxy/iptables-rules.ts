@@ -144,7 +144,10 @@ export function sharedNatChains(settings: RuleSettings, ports: readonly PortRule
   }
 }
 
-/** The name server answers the host's own queries from the address of their sender, which conntrack does not expect. */
+/**
+ * Returns the rule that gives the host's own queries the loopback address as their source. The name server answers them to the
+ * address of their sender, which conntrack does not expect.
+ */
 const fromLoopback = ({ port }: NameServer, loopback: string): string =>
   `-A ORC-POSTROUTING -o lo -d ${loopback} -p udp -m udp --dport ${port} -m conntrack --ctstate DNAT -j SNAT --to-source ${loopback}`;
 
@@ -326,7 +329,7 @@ function refusals(port: ServicePort, family: Family): string[] {
 const comment = ({ id }: ServicePort): string =>
   `-m comment --comment "${id.replaceAll(/[^A-Za-z0-9./:_-]/g, '?').slice(0, 255)}"`;
 
-/** The name of a chain has at most 28 characters. */
+/** Returns the name of a chain: the kind and a hash of the parts, because iptables allows at most 28 characters. */
 function chainName(kind: string, ...parts: readonly string[]): string {
   const hash = createHash('sha256').update(parts.join('\0')).digest('hex').slice(0, 16).toUpperCase();
   return `${CHAIN_PREFIX}${kind}-${hash}`;

@@ -42,7 +42,10 @@ export class IptablesTransactions {
     }
   }
 
-  /** The next transaction writes all rules. `existing` are our chains of the nat table, whichever process created them. */
+  /**
+   * Forgets what was written, so that the next transaction writes all rules. `existing` are our chains of the nat table,
+   * whichever process created them.
+   */
   *forget(existing: Iterable<string>, slice: Slice): Generator<void, void> {
     this.#changed = true;
     yield* this.#nat.forget(slice, existing);
@@ -114,7 +117,10 @@ function* inOrderOfReferences(differences: readonly Difference[], slice: Slice):
   return [...written.flat(), ...unknown, ...deleted.toReversed().flat()];
 }
 
-/** A chain must be flushed in the same transaction before it can be deleted. */
+/**
+ * Returns the input of `iptables-restore` for the differences of one table. It flushes a chain before it deletes it, as
+ * iptables requires.
+ */
 function* tableText(table: string, differences: readonly Difference[], slice: Slice): Generator<void, string> {
   if (differences.length === 0) return '';
   const lines = [

@@ -219,7 +219,7 @@ interface Differences {
 
 const isAffinitySet = ({ declaration }: NftSet): boolean => declaration.includes('timeout');
 
-/** A map has the type of its values after a colon. */
+/** Returns whether a declaration is that of a map or of a set. A map has the type of its values after a colon. */
 const kindOf = (declaration: string): string => (declaration.includes(' : ') ? 'map' : 'set');
 
 function chunks(list: readonly string[]): string[][] {

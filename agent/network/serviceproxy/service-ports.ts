@@ -225,7 +225,7 @@ interface Candidate {
   readonly number: number;
 }
 
-/** An absent `ready` condition means ready. */
+/** Whether the endpoint is ready. An absent `ready` condition means ready. */
 const isReady = ({ conditions }: SliceEndpoint): boolean => conditions?.ready !== false;
 const isServing = ({ conditions }: SliceEndpoint): boolean => (conditions?.serving ?? conditions?.ready) !== false;
 

@@ -238,7 +238,10 @@ export class ServiceProxy {
     await this.#removeOthers();
   }
 
-  /** The rules of another mode stay until those of this mode are there. */
+  /**
+   * Removes the rules of the other modes. It runs once the rules of this mode are written, so that services are always
+   * reachable.
+   */
   async #removeOthers(): Promise<void> {
     const { writers, otherWriters } = this.#options;
     for (const writer of [...writers, ...otherWriters]) if (writer !== this.#writer) await this.#removeRules(writer);

@@ -151,7 +151,10 @@ export class ClusterAuthority {
   }
 }
 
-/** The file beside the key of the CA belongs to the control plane, and only the control plane writes it. */
+/**
+ * Whether the control plane on this host owns the CA file: then the key of the CA is beside it, and only the control plane
+ * writes it.
+ */
 async function isOfControlPlane(caFile: string): Promise<boolean> {
   return access(join(dirname(caFile), 'ca.key')).then(
     () => true,

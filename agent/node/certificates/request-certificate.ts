@@ -125,7 +125,10 @@ async function usagesFor(client: SigningClient, template: CertificateTemplate, s
   return ['key encipherment', ...template.usages];
 }
 
-/** A server that hides its version does not count as recent, because every server accepts the older usage. */
+/**
+ * Whether the API server is new enough for certificates without `key encipherment`. A server that hides its version does not
+ * count as new, because every server accepts the older usage.
+ */
 async function isRecent(client: SigningClient, signal: AbortSignal): Promise<boolean> {
   try {
     const { body } = await client.raw({ method: 'GET', path: '/version', signal });

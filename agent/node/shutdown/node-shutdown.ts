@@ -184,7 +184,10 @@ export class NodeShutdown {
     await this.#keepTimes({ startTime, endTime: new Date(clock.now()).toISOString() });
   }
 
-  /** The volumes are unmounted before the next group terminates, because that may have the drivers which unmount them. */
+  /**
+   * Terminates a pod and waits until its volumes are unmounted, because a CSI driver that unmounts them may be in the next
+   * group.
+   */
   async #end(pod: Pod, group: ShutdownGroup): Promise<void> {
     const { killer } = this.#options;
     try {

@@ -95,7 +95,7 @@ export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
 
 const PUBLISHED: ReadonlySet<string> = new Set([SERVING_KEYS, LISTENING_PORTS]);
 
-/** An empty value means no annotation. */
+/** Returns the annotations in which the agent publishes its facts. An empty value means that the annotation is absent. */
 const published = ({ servingKeys, listeningPorts }: PublishedFacts): Readonly<Record<string, string>> => ({
   [SERVING_KEYS]: servingKeys.join(','),
   [LISTENING_PORTS]: listeningPorts.join(','),

@@ -43,7 +43,7 @@ export async function runProbe(
   return outcome;
 }
 
-/** A probe that cannot be executed, for example because its port is out of range, has the result unknown. */
+/** Runs a probe. The result is unknown if the probe cannot be executed, for example because its port is out of range. */
 async function runSafely(options: RunOptions, containerId: string, podIp: string): Promise<ProbeOutcome> {
   try {
     return await run(options, containerId, podIp);

@@ -75,7 +75,10 @@ export class ProbeWorker {
     this.kind = options.kind;
   }
 
-  /** The first probe starts within the period at random, so that a restarted agent does not probe everything at once. */
+  /**
+   * Starts probing. If the container runs already, the first probe follows at a random time within the period, so that a
+   * restarted agent does not probe all containers at once.
+   */
   start(): void {
     const status = this.#options.status(this.podUid);
     const started = status?.containerStatuses?.some((container) => container.state?.running !== undefined) === true;

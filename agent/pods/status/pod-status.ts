@@ -72,7 +72,10 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
     : merged;
 }
 
-/** A terminated pod is never reported as ready, whatever its last container statuses are. */
+/**
+ * Returns the condition as not ready, because a terminated pod is never reported as ready, whatever its last container statuses
+ * are.
+ */
 function unready(entry: PodCondition, phase: string | undefined): PodCondition {
   if ((entry.type !== 'Ready' && entry.type !== 'ContainersReady') || entry.status !== 'True') return entry;
   const { lastTransitionTime: _time, ...rest } = entry;

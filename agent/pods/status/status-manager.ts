@@ -236,12 +236,15 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
-  /** A final phase waits for the end of the containers, and not for the volumes, as in the kubelet. */
+  /**
+   * Whether a container of the pod may still run. The final phase is sent when all containers have terminated; it does not wait
+   * for the volumes, as in the kubelet.
+   */
   #mayNotBeOver({ pod, terminated }: Kept): boolean {
     return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }
 
-  /** The resync retries after errors, with the newest status. */
+  /** Sends the status of a pod. After an error, the resync retries with the newest status. */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const kept = this.#kept.get(uid);
     if (kept === undefined) return;

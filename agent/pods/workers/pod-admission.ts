@@ -90,7 +90,9 @@ function refuse(refusal: Refusal): Verdict {
   return { kind: 'refuse', refusal };
 }
 
-/** A critical pod is refused only for what no preemption can change. */
+/**
+ * Decides whether the pod fits on the node beside the others. A critical pod is refused only for what no preemption can change.
+ */
 function fit(pod: Pod, others: readonly Pod[], node: NodeObject): Verdict {
   const all = misfits(pod, others, node);
   const lacking = all.filter((misfit) => misfit.kind === 'resource');
@@ -154,7 +156,7 @@ function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined 
   return undefined;
 }
 
-/** A pod that runs already is not checked. */
+/** Refuses a pod with an AppArmor profile on a host without AppArmor. A pod that runs already is not checked. */
 function appArmor({ spec, status }: Pod, options: AdmissionOptions): Refusal | undefined {
   if ((status?.phase ?? 'Pending') !== 'Pending') return undefined;
   const containers = [...spec.containers, ...(spec.initContainers ?? [])];

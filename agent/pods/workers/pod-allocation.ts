@@ -205,7 +205,9 @@ export class PodAllocations {
   }
 }
 
-/** The swap of a container follows its memory request; only a restart can change it. */
+/**
+ * Whether the resize would change the swap of a container, which follows its memory request and changes only with a restart.
+ */
 function changesSwap(pod: Pod, current: Pod): boolean {
   return pod.spec.containers.some((container, index) => {
     const before = current.spec.containers[index];

@@ -88,7 +88,7 @@ export abstract class PolicyManager<P extends Policy, S extends State> implement
     return this.state.pods();
   }
 
-  /** How often containers requested resources, and how often they did not get them. */
+  /** Returns how often containers requested resources, and how often they did not get them. */
   protected allocationCounts(): { readonly requests: number; readonly errors: number } {
     return { requests: this.#requests, errors: this.#errors };
   }

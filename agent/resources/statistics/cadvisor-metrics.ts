@@ -178,7 +178,7 @@ function writeProcesses(
     page.add(ULIMITS, usage.maxOpenFiles, withLabel(names, 'ulimit', 'max_open_files'), timeMs);
 }
 
-/** A device without a name keeps its number, so that the series of two devices differ. */
+/** Adds the label `device`. A device without a name gets its number, so that the series of two devices differ. */
 function withDevice(names: Names, device: string, deviceNames: ReadonlyMap<string, string>): Labels {
   return withLabel(names, 'device', deviceNames.get(device) ?? device);
 }

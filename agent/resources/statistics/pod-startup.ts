@@ -144,7 +144,7 @@ function isOver({ status }: Pod): boolean {
   return status?.phase === 'Failed' || status?.phase === 'Succeeded';
 }
 
-/** The scheduler had to wait for a place. */
+/** Whether the scheduler found no node for the pod so far. The startup time of such a pod is not measured. */
 function isUnplaced({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === 'PodScheduled' && is === 'False') === true;
 }

@@ -180,7 +180,10 @@ export class StorageUsage {
     }
   }
 
-  /** The containers can write any amount to their termination logs and to the pod's `/etc/hosts`. */
+  /**
+   * Measures the files that the agent creates for a pod and its containers can write to: their termination logs and
+   * `/etc/hosts`.
+   */
   async #madeFiles(uid: string, soFar: GrowingUsage): Promise<readonly DiskUsage[]> {
     const directory = join(this.#options.rootDirectory, 'pods', uid);
     return [

@@ -150,7 +150,10 @@ class DockerRuntime implements Runtime {
     ];
   }
 
-  /** The engine has user namespaces for all containers or for none, and always adds the supplemental groups of the image. */
+  /**
+   * Resolves to the features of the engine. It has user namespaces for all containers or for none, and always adds the
+   * supplemental groups of the image.
+   */
   async features(): Promise<RuntimeFeatures> {
     const info = await this.#engine.info();
     const features = { recursiveReadOnlyMounts: this.#facts.recursiveReadOnly, userNamespaces: false };

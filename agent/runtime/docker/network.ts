@@ -54,7 +54,7 @@ export class PodNetwork {
     return this.#problem;
   }
 
-  /** The MTU counts for a network that is created from now on. */
+  /** Sets the ranges of pod addresses and the MTU. The MTU counts for a network that is created from now on. */
   setPodCidrs(cidrs: readonly string[], mtu?: number): void {
     this.#mtu = mtu;
     if (cidrs.join() === this.#cidrs.join()) return;
@@ -99,8 +99,8 @@ export class PodNetwork {
   }
 
   /**
-   * The network may have been removed, by hand or because the engine restarted with another data root. The next use creates it
-   * again.
+   * Forgets that the network exists, so that the next use creates it if it is missing. It may have been removed manually, or
+   * the engine restarted with another data root.
    */
   forget(): void {
     this.#ready = undefined;

@@ -182,7 +182,7 @@ export class ImageManager {
     }
   }
 
-  /** A pull between its intent and its record. */
+  /** Pulls an image and records it: writes an intent before the pull, and a record of the pulled image after it. */
   async #recorded(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
     const { verification } = this.#options;
     const { written } = wanted;

@@ -53,7 +53,10 @@ export async function pullCredentials(
   return ordered(found);
 }
 
-/** Each name once, because a pod may name the same large secret thousands of times. */
+/**
+ * Returns the names of the pod's pull secrets without duplicates, because a pod may name the same large secret thousands of
+ * times.
+ */
 const pullSecretNames = (pod: Pod): ReadonlySet<string> =>
   new Set((pod.spec.imagePullSecrets ?? []).flatMap(({ name = '' }) => (name === '' ? [] : name)));
 

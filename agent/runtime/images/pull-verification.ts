@@ -191,7 +191,7 @@ export class PullVerification {
     await this.failed(image);
   }
 
-  /** A pull ended without the image. */
+  /** Called when a pull ended without the image. Removes the intent, unless another pull of the same image is running. */
   async failed(image: string): Promise<void> {
     if (this.#leave(image) > 0) return;
     await this.#options.records

@@ -156,7 +156,10 @@ function resizeConditions({ resize: { pending, inProgress }, terminal }: Conditi
   ];
 }
 
-/** A pod that was initialized stays so, also while its init containers run again in a new sandbox. */
+/**
+ * Returns the condition `Initialized`. An initialized pod stays initialized, also while its init containers run again in a new
+ * sandbox.
+ */
 function initialized(pod: Pod, status: PodStatus, previous: PodStatus | undefined): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
   const statuses = status.initContainerStatuses ?? [];

@@ -317,7 +317,9 @@ function stateOf(input: StatusInput, status: ContainerStatus): State {
   }
 }
 
-/** The status shows whether a mount with `IfPossible` became recursively read-only. */
+/**
+ * Returns the volume mounts of a container's status, which show whether a mount with `IfPossible` became recursively read-only.
+ */
 function volumeMounts(container: Container, recursiveReadOnly: boolean): Partial<ContainerStatusJson> {
   const mounts = (container.volumeMounts ?? []).map((mount) => ({
     name: mount.name,

@@ -279,8 +279,8 @@ async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: Config
 }
 
 /**
- * The termination log is always a file of the agent, which covers what the pod mounts at that path: the agent must not read
- * what a container made.
+ * Mounts a file of the agent at the path of the termination log, in place of anything that the pod mounts there: the agent must
+ * not read a file that a container created.
  */
 async function mountTerminationFile(mounts: Mount[], request: ContainerRequest, deps: ConfigDeps): Promise<void> {
   const path = request.container.terminationMessagePath ?? '/dev/termination-log';

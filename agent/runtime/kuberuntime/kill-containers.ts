@@ -83,7 +83,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/** A hook that fails, or that the grace period ends, causes an event and does not delay the termination. */
+/** Runs the preStop hook. If the hook fails, or the grace period ends it, an event is recorded, and the termination goes on. */
 async function preStop(
   { clock, events, logger, runtime, observeHook: observe }: KillDeps,
   { pod, container, id, podIp, signal: superseded }: KillRequest,

@@ -289,7 +289,7 @@ export class KubeRuntime {
     return sandboxConfig(pod, attempt, this.#options.config, { runtimeHandler, warn });
   }
 
-  /** A runtime without support for user namespaces would run the pod as users of the host. */
+  /** Throws if the runtime does not support user namespaces, because it would run the pod as users of the host. */
   async #requireUserNamespaces(handler: string): Promise<void> {
     const { handlers } = await this.#options.runtime.features();
     if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;

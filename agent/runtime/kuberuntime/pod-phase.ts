@@ -61,7 +61,7 @@ function initState(pod: Pod, statuses: readonly ContainerStatusJson[]): 'done' |
   return state;
 }
 
-/** A sidecar that has terminated counts as nothing. */
+/** Counts the sidecars by their state. A terminated sidecar is not counted. */
 function sidecarCounts(
   pod: Pod,
   statuses: readonly ContainerStatusJson[],

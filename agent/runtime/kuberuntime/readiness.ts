@@ -67,7 +67,10 @@ interface Readiness {
   readonly started: boolean;
 }
 
-/** An init container is ready once it has succeeded, and stays so while it is removed to be restarted. */
+/**
+ * Returns the readiness of an init container. It is ready once it has succeeded, and stays ready while it is removed to be
+ * restarted.
+ */
 function initReadiness({ state, ready }: ContainerStatusJson): Readiness {
   return { ready: ready || state?.terminated?.exitCode === 0, started: state?.running !== undefined };
 }

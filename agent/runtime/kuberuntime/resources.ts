@@ -152,7 +152,9 @@ export function mayUseSwap(pod: Pod, behavior: string | undefined): boolean {
   return behavior === 'LimitedSwap' && !isCriticalPod(pod) && qosClass(pod) === 'Burstable';
 }
 
-/** The container's share of the node's swap is its memory request's share of the node's memory. */
+/**
+ * Returns the swap that a container may use: its memory request as a share of the node's memory, applied to the node's swap.
+ */
 function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }: ResourceFacts): number {
   if (swap === undefined || !mayUseSwap(pod, swap.behavior)) return 0;
   const [request, limit] = [requestsOf(container), limitsOf(container)].map((list) => bytesOf(list['memory']));
@@ -171,7 +173,7 @@ function hugePageLimits(pod: Pod, container: Container, sizes: readonly string[]
     .map(([name, value]) => ({ pageSize: pageSizeName(name.slice('hugepages-'.length)), limitBytes: bytesOf(value) }));
 }
 
-/** A limit of 0 means no limit. */
+/** Returns the resources without those of 0, because a limit of 0 means no limit. */
 function nonZero(list: List): List {
   return Object.fromEntries(
     Object.entries(list).filter(([, text]) => text !== undefined && parseQuantity(text).nano !== 0n),

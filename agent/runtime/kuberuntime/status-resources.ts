@@ -46,8 +46,8 @@ function shown(requests: Quantities, limits: Quantities): NonNullable<PodStatus[
 }
 
 /**
- * What the cgroup of the pod was given, on top of the pod-level resources. A cgroup has no request of memory: as in the
- * kubelet, a running pod keeps the one that it was shown with.
+ * Returns the resources of the pod's cgroup together with the pod-level resources. A cgroup has no memory request: a running
+ * pod keeps the one that its status had, as in the kubelet.
  */
 function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['resources']> {
   const sums = { requests: podResources(pod, requestsOf), limits: podResources(pod, limitsOf) };
@@ -62,7 +62,7 @@ function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['
   return shown(requests, limits);
 }
 
-/** The kernel rounds a limit of memory down to whole pages. */
+/** Formats a memory limit, rounded down to whole pages as the kernel does. */
 function wholePages(bytes: number): string {
   return formatQuantity(newQuantity(bytes - (bytes % PAGE_BYTES), 'BinarySI'));
 }

@@ -231,7 +231,10 @@ export class PluginManager {
     return sockets;
   }
 
-  /** The watcher of a deleted directory stays silent even if the directory is recreated. The next scan replaces it. */
+  /**
+   * Watches the directory. It replaces the watcher of a directory that was deleted and recreated, because that watcher reports
+   * nothing any more.
+   */
   async #ensureWatch(directory: string): Promise<void> {
     const inode = (await ifThere(stat(directory)))?.ino;
     const current = this.#watchers.get(directory);

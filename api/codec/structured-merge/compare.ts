@@ -85,7 +85,7 @@ function compareInside(type: MergeType, old: JsonValue, next: JsonValue, sets: S
   }
 }
 
-/** A struct is never empty if its type always has a member. */
+/** Whether an object has no members. A struct whose type always has a member is never empty. */
 function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean {
   if (object === undefined) return true;
   for (const name in object) {
@@ -98,7 +98,9 @@ function compareLeaf(old: JsonValue, next: JsonValue, sets: Sets): void {
   if (!jsonEqual(old, next)) sets.modified.owned = true;
 }
 
-/** A type has many members and an object has few of them, so this visits the members of the objects. */
+/**
+ * Compares two structs. It visits the members of the objects, because a type has many members and an object has few of them.
+ */
 function compareStruct(
   type: StructMergeType,
   old: JsonObject | undefined,

@@ -36,7 +36,10 @@ export function merge(
   }
 }
 
-/** An applied null removes nothing from a list or an object with content. */
+/**
+ * Returns the applied value, but the live one if null is applied to a list or an object that is not empty: null removes no
+ * content.
+ */
 function keepContent(live: JsonValue, applied: JsonValue): JsonValue {
   if (applied !== null) return applied;
   const hasContent = Array.isArray(live) ? live.length > 0 : isJsonObject(live) && Object.keys(live).length > 0;

@@ -46,7 +46,7 @@ function wireOf(type: MergeType, value: JsonValue): JsonObject {
   }
 }
 
-/** The path itself is owned, too. */
+/** Returns the wire form of a new set, in which the path itself is owned. */
 const newWire = (): JsonObject => ({ '.': NO_FIELDS });
 
 function wireOfMap(values: MergeType, value: JsonObject): JsonObject {

@@ -148,7 +148,7 @@ function mutate(
   return { ...next, apiVersion, kind };
 }
 
-/** An operation always has a path, which is that of the document if the expression has none. */
+/** Returns a JSON patch operation as an object. It always has a path: an expression without a path means the whole document. */
 function operationOf(made: CelValue): unknown {
   const entries = entriesOf(made);
   if (entries === undefined) return toJson(made);

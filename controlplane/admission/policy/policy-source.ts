@@ -172,7 +172,10 @@ function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
   return matches(binding.spec?.matchResources, input) !== undefined;
 }
 
-/** A binding without rules matches everything. */
+/**
+ * Returns the resource as which the request matches, or `undefined` if it does not match. A binding without rules matches
+ * everything.
+ */
 function matches(wanted: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;
   if (wanted === undefined) return attributes.resource;

@@ -71,7 +71,7 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
   return { uid, version, body };
 }
 
-/** The options of a connect request have no name. */
+/** Returns the options of a connect request without metadata, because they have no name. */
 function withoutMetadata(options: KubeObject | undefined): object | null {
   if (options === undefined) return null;
   const { metadata: _, ...rest } = options;
@@ -225,7 +225,7 @@ export function deniedError(name: string, status: Readonly<Record<string, unknow
   return newStatusError(code, reason, denied + why, details);
 }
 
-/** A code outside the range of HTTP cannot be sent. */
+/** Whether the number can be sent as an HTTP status code of an error. */
 function isErrorCode(code: unknown): code is number {
   return typeof code === 'number' && Number.isInteger(code) && code >= 400 && code <= LARGEST_CODE;
 }

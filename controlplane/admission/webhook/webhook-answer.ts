@@ -35,7 +35,7 @@ function statusMessage(body: Buffer): string | undefined {
   }
 }
 
-/** A response without a type counts as text. */
+/** Whether the content type is a text. A response without a type counts as text. */
 const isText = (contentType: string): boolean => contentType === '' || /^\s*text\//i.test(contentType);
 
 /** client-go reads at most this much of a response into an error. */

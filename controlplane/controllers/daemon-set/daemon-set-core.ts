@@ -135,8 +135,8 @@ function byPrecedence(a: Pod, b: Pod): number {
 }
 
 /**
- * The first pod of a node stays. During a surge, the first old and the first new pod stay, until the new one is available
- * or the old one is not ready.
+ * Returns the pods of a node to delete. The first one stays. During a surge, the first old and the first new pod stay, until
+ * the new one is available or the old one is not ready.
  */
 function surplus({ set, hash, nowMs }: DaemonInput, running: readonly Pod[]): Pod[] {
   const sorted = running.toSorted(byPrecedence);

@@ -187,7 +187,10 @@ export class DeploymentSync {
     };
   }
 
-  /** A set of that name exists: an unfinished reconciliation created it, or the hashes of two templates collide. */
+  /**
+   * Resolves to the existing replica set of this name if an unfinished reconciliation created it. Otherwise the hashes of two
+   * templates collide: it raises the collision count of the deployment and resolves to `undefined`.
+   */
   async #existing(set: ReplicaSet): Promise<ReplicaSet | undefined> {
     const deployment = this.#deployment;
     const found = await this.#environment.client.get(
@@ -283,7 +286,7 @@ export class DeploymentSync {
     return newCondition({ type: 'Progressing', status, reason, message }, this.#environment.clock.now());
   }
 
-  /** The next write of the status includes it. */
+  /** Sets the condition in memory. The next write of the status includes it. */
   #addLocally(status: string, reason: string, message: string): void {
     const conditions = withCondition(
       this.#deployment.status?.conditions ?? [],
@@ -324,7 +327,10 @@ export class DeploymentSync {
     return true;
   }
 
-  /** A rollout without progress is reconciled again when its deadline passes, because no event reports that. */
+  /**
+   * Plans the next reconciliation of a rollout without progress for its deadline, because no event reports that the deadline
+   * has passed.
+   */
   #planRecheck(status: DeploymentStatus): void {
     const current = conditionOf(status, 'Progressing');
     if (!hasDeadline(this.#deployment) || current === undefined || isComplete(this.#deployment, status)) return;

@@ -156,7 +156,7 @@ class DeviceTaintEviction {
     });
   }
 
-  /** The events of kube-controller-manager refer to the pod without its version. */
+  /** Records an event about the pod. As in kube-controller-manager, it refers to the pod without its resource version. */
   #report({ metadata: { namespace = '', name = '', uid = '' } }: Pod, message: string): void {
     const pod = { apiVersion: 'v1', kind: 'Pod', namespace, name, uid };
     this.#environment.recorder.event(pod, 'Normal', 'DeviceTaintManagerEviction', message);

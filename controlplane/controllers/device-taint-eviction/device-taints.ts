@@ -69,7 +69,10 @@ export function deviceEvictionTime(
 /** Whether the taint evicts pods that use the device. */
 export const isNoExecute = ({ effect }: DeviceTaint): boolean => effect === 'NoExecute';
 
-/** A toleration without effect lets the scheduler allocate the device, but does not prevent an eviction. */
+/**
+ * Whether the toleration prevents the eviction. One without effect lets the scheduler allocate the device, but does not prevent
+ * an eviction.
+ */
 function toleratesEviction(
   { key = '', operator = '', value = '', effect }: DeviceToleration,
   taint: DeviceTaint,
@@ -78,7 +81,10 @@ function toleratesEviction(
   return operator === 'Exists' || ((operator === '' || operator === 'Equal') && value === (taint.value ?? ''));
 }
 
-/** A time that is no number belongs to a taint without a time, which evicts nobody. */
+/**
+ * Returns the earliest of the times, or `undefined`. Times that are NaN are ignored: they belong to taints without a time,
+ * which evict nobody.
+ */
 function earliest(times: readonly (number | undefined)[]): number | undefined {
   const known = times.filter((time) => time !== undefined).filter(Number.isFinite);
   return known.length === 0 ? undefined : Math.min(...known);

@@ -93,7 +93,7 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
   });
 }
 
-/** Unspecified, loopback and link-local addresses have a meaning only on the host that uses them. */
+/** Whether only the host that uses the address can reach it: an unspecified, loopback or link-local address. */
 const isOfHost = (ip: Ip): boolean =>
   isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 

@@ -210,7 +210,10 @@ export function planSlices(options: {
   };
 }
 
-/** A slice to delete is reused for one to create: this saves writes, and there is no moment without endpoints. */
+/**
+ * Replaces pairs of a slice to delete and one to create by an update. This saves writes, and there is no moment without
+ * endpoints.
+ */
 function reuse(
   create: readonly EndpointGroup[],
   spare: readonly EndpointSlice[],

@@ -249,7 +249,9 @@ class GarbageCollector {
     throw new Error(`no resource is served for owner ${apiVersion} ${kind} "${name}"`);
   }
 
-  /** An owner is in the namespace of its dependent, or in none. */
+  /**
+   * Records an event about an owner reference to another namespace. An owner is in the namespace of its dependent, or in none.
+   */
   #reportNamespace({ apiVersion, kind, name, uid }: OwnerReference, dependent: GraphNode): void {
     const { namespace } = dependent;
     const about = {

@@ -51,7 +51,7 @@ export class JobTracking {
     this.#environment = environment;
   }
 
-  /** The pods as they are after the removals of finalizers so far. */
+  /** Returns the pods as they are after the removals of finalizers so far. */
   view(own: readonly Pod[]): Pod[] {
     return own.map((pod) => {
       const { metadata } = pod;

@@ -207,7 +207,10 @@ class JobController {
     return this.#create(key, job, free?.length ?? missing, (at) => podForJob(job, free?.[at]));
   }
 
-  /** The failures of an index delay its own next pod, and not those of other indexes. */
+  /**
+   * Creates the missing pods of indexes that back off independently. The failures of an index delay its own next pod, and not
+   * those of other indexes.
+   */
   async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<Changes> {
     const nowMs = this.#environment.clock.now();
     const failures = failuresByIndex(job, countable(own));

@@ -110,7 +110,7 @@ class NodeLifecycle {
       this.#heartbeats.set(name, { sign, atMs: this.#environment.clock.monotonic() });
   }
 
-  /** The state of the zones decides which taints the nodes that are not ready get. */
+  /** Reconciles all nodes that are not ready, because the state of the zones decides which taints they get. */
   #zonesChanged(): void {
     for (const name of this.#zones.notReady()) this.#loop.queue.add(name);
   }

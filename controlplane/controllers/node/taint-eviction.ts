@@ -34,7 +34,7 @@ const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<type
 /** Deletes at once what does not tolerate the taint, and the others when the time of their toleration is over. */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
-  // The events of kube-controller-manager refer to the pod by its name only.
+  // Records an event about the pod. As in kube-controller-manager, it refers to the pod by its name only.
   const report = (key: string, what: string): void => {
     const pod = { apiVersion: 'v1', kind: 'Pod', ...splitKey(key) };
     recorder.event(pod, 'Normal', 'TaintManagerEviction', `${what} Pod ${key}`);

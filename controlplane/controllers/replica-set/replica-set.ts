@@ -127,7 +127,7 @@ class ReplicaController<Owner extends KubeObject> {
     }
   }
 
-  /** A pod that became ready becomes available later. */
+  /** Plans a reconciliation for the time at which a pod that became ready becomes available. */
   #expectAvailability(previous: Pod, pod: Pod): void {
     if (isPodReady(previous) || !isPodReady(pod)) return;
     const key = ownerKey(pod, this.#flavor.resource);

@@ -120,7 +120,10 @@ class ResourceClaimController {
     return claim.metadata.name;
   }
 
-  /** The informer may be behind. A claim that is not needed for the pod has no name. */
+  /**
+   * Whether the claim exists, also by a request to the API server, because the informer may be behind. A claim that the pod
+   * does not need has no name and counts as existing.
+   */
   async #exists(namespace: string, name: string | undefined): Promise<boolean> {
     if (name === undefined || this.#claims.get(namespace, name) !== undefined) return true;
     return (await tolerate(this.#environment.client.get(resourceClaims, namespace, name), isNotFound)) !== undefined;

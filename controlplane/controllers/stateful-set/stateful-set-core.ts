@@ -184,7 +184,10 @@ function planUpdates(
   return actions;
 }
 
-/** A member below the partition that is not updated yet is recreated from its old revision. */
+/**
+ * Decides from which revision a missing pod is created. A pod below the partition that is not updated yet is recreated from its
+ * old revision.
+ */
 function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, ordinal: number): 'current' | 'update' {
   if (currentRevision === updateRevision || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
   if (set.spec?.updateStrategy?.rollingUpdate === undefined) {

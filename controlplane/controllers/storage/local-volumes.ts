@@ -190,7 +190,7 @@ class LocalProvisioner {
     await tolerate(this.#environment.client.create(persistentVolumes, '', volume), isAlreadyExists);
   }
 
-  /** The node is gone before it got the volume: the scheduler chooses another one. */
+  /** Removes the selected node of a claim, because that node no longer exists. The scheduler then chooses another one. */
   async #chooseAgain(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
     this.#recordClaimEvent(claim, 'Warning', 'ProvisioningFailed', `node ${nodeName} does not exist any more`);
     const { namespace = '', name = '', resourceVersion } = claim.metadata;
@@ -201,7 +201,9 @@ class LocalProvisioner {
     });
   }
 
-  /** The agent raises the limit of the folder, if it has one, before the API shows the new size. */
+  /**
+   * Expands the volume of a claim. The agent raises the limit of the folder, if it has one, before the API shows the new size.
+   */
   async #expand(claim: PersistentVolumeClaim): Promise<void> {
     const volume = this.#caches.volumes.get('', claim.spec?.volumeName ?? '');
     const wanted = claim.spec?.resources?.requests?.['storage'];

@@ -35,7 +35,7 @@ export function claimNames(pod: Pod): string[] {
 export const runClaimProtection: RunController = (environment, signal) => {
   const podCache = environment.informers.for(pods);
   podCache.addIndex('claims', (pod) => claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`));
-  // A pod without a node does not use its claims yet.
+  // Whether a pod uses the claim. A pod without a node does not use its claims yet.
   const isUsed = (claim: KubeObject): boolean =>
     podCache
       .byIndex('claims', `${claim.metadata.namespace}/${claim.metadata.name}`)

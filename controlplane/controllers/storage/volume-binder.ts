@@ -144,7 +144,7 @@ class VolumeBinder {
     return this.#setClaimStatus(claim, 'Pending', undefined);
   }
 
-  /** The claim names its volume and waits until it exists. */
+  /** Binds a claim that names its volume, or leaves it pending until that volume exists. */
   async #syncNamed(claim: PersistentVolumeClaim): Promise<void> {
     const name = claim.spec?.volumeName ?? '';
     const volume = this.#caches.volumes.get('', name);
@@ -374,7 +374,7 @@ class VolumeBinder {
     }
   }
 
-  /** The provisioner of a volume deletes it; a volume that was created manually has no provisioner. */
+  /** Leaves the deletion of a volume to its provisioner. A volume that was created manually has none, so its deletion fails. */
   async #leaveToDeleter(volume: PersistentVolume): Promise<void> {
     if (volume.metadata.annotations?.[PROVISIONED_BY_ANNOTATION] !== undefined || volume.spec?.csi !== undefined)
       return;

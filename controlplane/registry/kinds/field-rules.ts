@@ -16,14 +16,14 @@ export const IMMUTABLE = 'field is immutable';
 export const shownMap = <Value>(map: Readonly<Record<string, Value>> | undefined): Record<string, Value> | null =>
   map === undefined ? null : Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
-/** An absent value is valid. */
+/** Validates that a number is 0 or greater. An absent value is valid. */
 export function nonNegative(field: string, value: number | undefined | null): FieldError[] {
   return value !== undefined && value !== null && value < 0
     ? [invalid(field, value, 'must be greater than or equal to 0')]
     : [];
 }
 
-/** An absent value is valid. */
+/** Validates that a number is greater than 0. An absent value is valid. */
 export function positive(field: string, value: number | undefined | null): FieldError[] {
   return value !== undefined && value !== null && value <= 0 ? [invalid(field, value, 'must be greater than 0')] : [];
 }

@@ -98,7 +98,10 @@ export class AllocatedDevices implements DevicesInUse {
   }
 }
 
-/** The scheduler selects the node of a local device by its name alone. */
+/**
+ * Returns the node of an allocation, or `SEVERAL` if it is not for a single node. The scheduler selects the node of a local
+ * device by its name alone.
+ */
 function nodeOf(allocation: DeviceAllocation | undefined): string {
   const { nodeSelectorTerms = [] } = (allocation?.nodeSelector ?? {}) as Partial<NodeSelector>;
   const [{ matchFields = [], matchExpressions = [] } = {}, ...otherTerms] = nodeSelectorTerms;

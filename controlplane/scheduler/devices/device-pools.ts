@@ -127,7 +127,10 @@ function poolOf(pool: PublishedPool, node: SelectableNode, allocated: DevicesInU
   return { driver, name: named.name, isIncomplete: !isAll && all.length !== count, devices, counters };
 }
 
-/** A slice with counters concerns every node that can use a device of its pool. */
+/**
+ * Whether the slice matters for the node. A slice with shared counters matters for every node that can use a device of its
+ * pool.
+ */
 const concerns = ({ spec, local, shared }: PublishedSlice, node: SelectableNode): boolean =>
   (spec.sharedCounters ?? []).length > 0 || local.has(node.name) || shared.some((device) => isUsable(device, node));
 

@@ -92,7 +92,10 @@ export class DeviceState implements DeviceLookup {
     for (const { claim } of reserved) this.#setPending(claim, undefined);
   }
 
-  /** A claim for extended resources gets its UID only when it is created, so that it goes by its pod. */
+  /**
+   * Sets the pending allocation of a claim, or removes it. The key of a claim for extended resources is its pod, because the
+   * claim gets its UID only when it is created.
+   */
   #setPending(claim: ResourceClaim, allocation: DeviceAllocation | undefined): void {
     const key = podKeyOf(claim) ?? claim.metadata.uid ?? '';
     if (allocation === undefined) this.#pending.delete(key);

@@ -101,7 +101,10 @@ class AffinityCounts implements PreparedFilter {
     return this.#matchesItself && this.#affinity.every((counts) => counts.isEmpty);
   }
 
-  /** A pod must match all affinity terms to count for any of them. Anti-affinity terms count separately. */
+  /**
+   * Adds or removes another pod in the counts of its node. A pod must match all affinity terms to count for any of them.
+   * Anti-affinity terms count separately.
+   */
   #countMatching(other: PodInfo, node: NodeInfo, by: 1 | -1): void {
     if (this.#affinity.length > 0 && this.#affinity.every(({ term }) => term.selects(other, this.#cluster))) {
       for (const counts of this.#affinity) counts.change(node, by);

@@ -154,7 +154,7 @@ export const volumeZone: FilterPlugin = {
       const value = ownMember(labels, key) ?? ownMember(labels, TOPOLOGY_LABELS.get(key) ?? key);
       return value !== undefined && values.includes(value);
     };
-    // A node without any of the labels is in a cluster of a single zone.
+    // Whether the node has none of the topology labels. It is then in a cluster of a single zone.
     const isAnywhere = ({ labels }: NodeInfo): boolean =>
       [...TOPOLOGY_LABELS.keys()].every((key) => ownMember(labels, key) === undefined);
     return {

@@ -98,7 +98,7 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
   });
 }
 
-/** The client's connection ends after the response, because the server closes connections whose upgrade was not taken. */
+/** Passes the response of a refused upgrade to the client, and closes the client's connection after it. */
 async function passRefusal(request: ApiRequest, message: IncomingMessage): Promise<void> {
   request.status = message.statusCode ?? 502;
   request.exchange.start(request.status, { ...answerHeaders(request, message), connection: 'close' });

@@ -96,7 +96,10 @@ export function attributesOf(request: ApiRequest): AuthorizationAttributes {
 
 const SELECTING: ReadonlySet<string> = new Set(['list', 'watch', 'deletecollection']);
 
-/** The verb refuses a selector that cannot be parsed. */
+/**
+ * Returns the requirements of a selector for authorizers, or `undefined` if it is absent or cannot be parsed. The request
+ * handler refuses a selector that cannot be parsed.
+ */
 function requirements(
   text: string | null,
   read: (text: string) => SelectorRequirement[],

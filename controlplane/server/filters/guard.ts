@@ -119,7 +119,10 @@ function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): S
   return newInternalError(error instanceof Error ? error.message : 'unknown').status;
 }
 
-/** The parsers limit the depth. What remains are objects with more errors than a call can take as arguments. */
+/**
+ * Whether the call stack was exhausted. The parsers limit the depth of objects, so the cause is an object with more errors than
+ * a call can take as arguments.
+ */
 function exhaustsStack(error: unknown): boolean {
   return error instanceof RangeError && error.message === 'Maximum call stack size exceeded';
 }

@@ -32,5 +32,5 @@ export function requestInfoFilter(): Filter {
 
 const ESCAPES: ReadonlyMap<string, string> = new Map(Object.entries({ '&': '&amp;', '<': '&lt;', '>': '&gt;' }));
 
-/** The text must not look like HTML. */
+/** Escapes a text, so that a client does not show it as HTML. */
 const escaped = (text: string): string => text.replaceAll(/[&<>]/g, (char) => ESCAPES.get(char) ?? char);

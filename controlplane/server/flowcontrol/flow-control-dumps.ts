@@ -66,7 +66,10 @@ function queueRows({ name, set }: PriorityLevel): readonly Row[] {
 
 const seatSeconds = (milliseconds: number): string => `${(milliseconds / 1000).toFixed(8)}ss`;
 
-/** The index -1 means that a request has seats, so that it has no place in its queue, or that its level has no queues. */
+/**
+ * Returns the rows of a level's requests. The index -1 means that a request has seats, so that it has no place in its queue, or
+ * that its level has no queues.
+ */
 function requestRows(level: PriorityLevel, isDetailed: boolean): readonly Row[] {
   const { queues, running } = level.set;
   const rowOf = (ticket: Ticket, queue: number, place: number): Row =>
@@ -99,7 +102,7 @@ function requestRow(
 /** The time of what has not happened. */
 const NO_TIME = '0001-01-01T00:00:00Z';
 
-/** RFC 3339 without zeros at the end of the fraction. */
+/** Formats a time in RFC 3339, without zeros at the end of the fraction. */
 const timeText = (ms: number): string => new Date(ms).toISOString().replace(/\.?0{0,3}Z$/, 'Z');
 
 function detailsOf({ subject: { user, info } }: Ticket): Row {

@@ -236,7 +236,7 @@ export class QueueSet {
     return nowMs;
   }
 
-  /** A request that is wider than the whole level runs alone. */
+  /** Whether a request of this width may start now. A request that is wider than the whole level runs alone. */
   #fits(width: number): boolean {
     return this.seatsInUse + width <= this.#limit || (this.seatsInUse === 0 && this.#limit > 0);
   }

@@ -39,13 +39,13 @@ export class Share {
     if (!this.isClosed) this.#shares.grow(this, amount);
   }
 
-  /** It still counts, but is no longer refused: the whole body has arrived. */
+  /** Called when the whole body has arrived. The body still counts, but is no longer refused. */
   complete(): void {
     this.#shares.settle(this);
     this.refuse = NOTHING;
   }
 
-  /** It no longer counts. Idempotent. */
+  /** Ends the share: it no longer counts. Idempotent. */
   close(): void {
     if (!this.isClosed) this.#shares.drop(this);
     this.refuse = NOTHING;

@@ -34,7 +34,7 @@ const MAX_SEATS = 100;
 const MAX_SHARE = 0.15;
 
 /**
- * A watch that sends the existing objects first does the work of a list. kube-apiserver counts only watches with
+ * Whether a watch sends the existing objects first, and so does the work of a list. kube-apiserver counts only watches with
  * `sendInitialEvents`, but a watch without a resource version also gets the existing objects.
  */
 function sendsExisting(query: URLSearchParams): boolean {

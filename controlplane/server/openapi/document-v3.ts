@@ -39,7 +39,9 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
   return { paths, definitions: await writer.definitions() };
 }
 
-/** The options types are kinds of the core group and of the group of the document. */
+/**
+ * Returns the groups and versions that the options types of a document belong to: the core group and the group of the document.
+ */
 function groupVersionsIn(rows: readonly ResourceInfo[], name: string): { group: string; version: string }[] {
   const own = groupVersionsOf(rows).filter((gv) => gv.group !== '' && documentOf(gv) === name);
   return [{ group: '', version: 'v1' }, ...own];

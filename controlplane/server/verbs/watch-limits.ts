@@ -50,7 +50,7 @@ export class WatchLimits {
     this.#count(this.#carrier?.waitingBytes ?? 0);
   }
 
-  /** The client has taken everything. */
+  /** Called when the client has received everything. */
   taken(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

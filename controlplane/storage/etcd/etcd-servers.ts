@@ -174,7 +174,7 @@ export class EtcdServers {
     if (next !== undefined) this.#use(next);
   }
 
-  /** A connection may be dead without an error, and so may the watches of the member that is left. */
+  /** Switches to another member, and aborts the watches of the former one: its connection may be dead without an error. */
   #use(next: Member): void {
     const left = this.#current;
     if (next === left) return;

@@ -64,7 +64,7 @@ export class LogCopy {
     this.#lastRevision = newest.revision;
   }
 
-  /** The original has no records between the newest one of the copy and this revision. */
+  /** Called when the original has no records between the newest one of the copy and this revision. */
   proceedTo(revision: number): void {
     this.#lastRevision = Math.max(this.#lastRevision, revision);
   }

@@ -14,7 +14,7 @@ import { errorClass, law, type Target } from '../target.ts';
 
 const NOW_MS = 1_700_000_000_000;
 
-/** node:crypto has its own errors for keys that it cannot use. */
+/** Returns the result, or the class of a declared error. node:crypto has its own errors for keys that it cannot use. */
 function tried(run: () => string): string {
   try {
     return run();

@@ -57,7 +57,7 @@ export interface Facts {
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-/** runc 1.1, which was recorded, and runc 1.3 describe the same error differently. */
+/** Removes the differences between the messages of runc 1.1, which was recorded, and runc 1.3 about the same error. */
 function runtimeWords(message: string): string {
   return message.replace('error during container init: ', '').replace(/(no such file or directory): unknown$/, '$1');
 }

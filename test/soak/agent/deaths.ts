@@ -17,7 +17,10 @@ export class DeathPlan {
     this.#random = random;
   }
 
-  /** `reached` is the number of lives in which each point occurred. Points that occurred often are likely to occur again. */
+  /**
+   * Returns the point at which the agent is killed next, or `undefined` for a random moment. `reached` is the number of runs in
+   * which each point occurred. Points that occurred often are likely to occur again.
+   */
   next(reached: ReadonlyMap<string, number>): Death | undefined {
     const again = [...reached].filter(([, lives]) => lives > 1);
     const all = (again.length > 0 ? again : [...reached]).map(([point]) => point).sort();

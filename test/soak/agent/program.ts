@@ -119,7 +119,7 @@ export class PodProgram {
     throw new Error(`the resize of ${pod.name} conflicts again and again`);
   }
 
-  /** A changed manifest is another pod with the same name. */
+  /** Replaces the manifest of a static pod. A changed manifest is another pod with the same name. */
   #replace(): void {
     const pods = [...this.pods.values()].filter(({ kind }) => kind === 'static');
     if (pods.length === 0) return;

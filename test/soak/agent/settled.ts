@@ -49,12 +49,18 @@ export async function unsettled(
   return found.length > 0 ? found : addressesLeft(on, socket, node, run.size);
 }
 
-/** A static pod and its mirror pod have different uids, but the same hash of the manifest. */
+/**
+ * Whether the sandbox is that of the pod. A static pod and its mirror pod have different uids, but the same hash of the
+ * manifest.
+ */
 function isOf({ pod, annotations }: SandboxStatus, { metadata }: PodObject): boolean {
   return pod.name === metadata.name && annotations[STATIC_POD_HASH] === metadata.annotations?.[STATIC_POD_HASH];
 }
 
-/** containerd cancels a start when its client disappears. A container that may not restart has then failed. */
+/**
+ * Whether containerd cancelled the start of a container because its client disappeared. A container that may not restart has
+ * then failed.
+ */
 function startWasTakenBack(status: PodObject['status']): boolean {
   const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
   return containers.some(({ state }) => TAKEN_BACK.test(state?.terminated?.message ?? ''));

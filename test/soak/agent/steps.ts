@@ -19,7 +19,10 @@ const REPLACEMENTS: readonly (readonly [pattern: RegExp, replacement: string])[]
   [/\d{4,}/g, 'N'],
 ];
 
-/** `kind` is a function of `fs`, `run`, or the method of a request. `target` is a path, a command or the path of a request. */
+/**
+ * Returns the name of a step. `kind` is a function of `fs`, `run`, or the method of a request. `target` is a path, a command or
+ * the path of a request.
+ */
 export function stepName(kind: string, target: string): string {
   let name = target;
   for (const [pattern, replacement] of REPLACEMENTS) name = name.replaceAll(pattern, replacement);

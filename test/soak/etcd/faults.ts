@@ -133,7 +133,7 @@ export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void
   },
 };
 
-/** While etcd has no space, writes end with a clear error, reads go on, and deletions succeed. */
+/** Lets etcd run out of space. Writes then end with a clear error, reads go on, and deletions succeed. */
 async function withoutSpace({ servers, members, random, recording, problems }: Scene): Promise<void> {
   const { api } = random.pick(servers);
   const member = random.pick(members);

@@ -145,7 +145,7 @@ interface Disturbance {
   readonly onProgress: (line: string) => void;
 }
 
-/** Each fault happens once before any is repeated, in an order that depends on the seed. */
+/** Causes faults until the time is over. Each happens once before any is repeated, in an order that depends on the seed. */
 async function disturb(scene: Scene, { seconds, only, onProgress }: Disturbance): Promise<void> {
   const names = only.length === 0 ? Object.keys(ETCD_FAULTS) : only;
   const endMs = performance.now() + seconds * 1000;

@@ -49,7 +49,7 @@ async function forcePromotion(scene: PairScene): Promise<void> {
   if (failed !== undefined) problems.push(`a promotion by force fails: ${failed}`);
 }
 
-/** The former first comes back, with the flag or without it. */
+/** Starts the former first control plane, with the flag or without it. */
 function comeBack({ pair, random, recording }: PairScene, host: PairHost): void {
   const hasFlag = random.next() < 0.5;
   count(recording, hasFlag ? 'former firsts with the flag' : 'former firsts without the flag');

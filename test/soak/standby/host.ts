@@ -140,7 +140,7 @@ export class PairHost {
     this.#child?.kill('SIGCONT');
   }
 
-  /** The disk or its fsync fails once. The process is expected to exit. */
+  /** Lets the disk or its fsync fail once. The process is expected to exit. */
   async fails(fault: 'fsyncFails' | 'writeFails'): Promise<void> {
     const { storageFailures } = this;
     this.#isFailing = true;
@@ -153,12 +153,12 @@ export class PairHost {
     }
   }
 
-  /** The disk takes no more data, as a full one does. */
+  /** Lets the disk take no more data, as a full one does. */
   fill(fault: keyof typeof DISK_FAULTS): void {
     this.#faults.disk(fault);
   }
 
-  /** The host is replaced by one that has the keys of the cluster and no data. */
+  /** Replaces the host by one that has the keys of the cluster and no data. */
   async forget(): Promise<void> {
     await this.down();
     rmSync(join(this.dataDirectory, 'storage'), { recursive: true, force: true });

@@ -128,7 +128,10 @@ class Lineage {
       );
   }
 
-  /** A watch ends with the term, because all revisions of the next one are higher than any that was seen. */
+  /**
+   * Returns the part of a watch that the promotion kept. A watch ends with the term, because all revisions of the next one are
+   * higher than any that was seen.
+   */
   keptPart(segment: WatchSegment, report: (sentence: string) => void): WatchSegment[] {
     const { name, from, through, events } = segment;
     // A watch shows what comes after `from`. Before its first write, a term lists the revision above which it begins.
@@ -143,7 +146,7 @@ class Lineage {
 
 type Read = Extract<Operation, { readonly kind: 'read' }>;
 
-/** A list is a read of every key. */
+/** Returns the reads that a list consists of, which is one of every key. */
 function readsOf(list: Extract<Operation, { readonly kind: 'list' }>, operations: readonly Operation[]): Read[] {
   const { startMs, endMs, server } = list;
   const keys = new Set(operations.flatMap((one) => (one.kind === 'list' ? [] : [one.key])));

@@ -14,7 +14,7 @@ function ip(...args: readonly string[]): void {
   if (status !== 0) throw new Error(`ip ${args.join(' ')}: ${error?.message ?? stderr}`);
 }
 
-/** The reason why there are no such hosts here, or `false`. */
+/** Returns the reason why this machine cannot have such hosts, or `false`. */
 export function whyNoHosts(): string | false {
   const probe = spawnSync('ip', ['netns', 'add', `${NAME}p`], { encoding: 'utf8' });
   if (probe.status !== 0) return `this host makes no network namespaces: ${probe.stderr}`;
@@ -22,11 +22,11 @@ export function whyNoHosts(): string | false {
   return false;
 }
 
-/** The network namespace of a host, which is 0 or 1. */
+/** Returns the network namespace of a host, which is 0 or 1. */
 export const namespaceOf = (host: number): string => `${NAME}h${host}`;
-/** The address at which the clients reach a host. */
+/** Returns the address at which the clients reach a host. */
 export const clientAddressOf = (host: number): string => `${NET}.${4 * host + 2}`;
-/** The address at which the other host reaches it. */
+/** Returns the address at which the other host reaches it. */
 export const pairAddressOf = (host: number): string => `${NET}.${128 + host}`;
 
 /** The links of the two hosts. */

@@ -72,7 +72,10 @@ export class Pair {
     return undefined;
   }
 
-  /** The first answers and the former one does not run: it must take no write any more, however it comes back. */
+  /**
+   * Called when the first control plane answers and the former one does not run. From then on, the former one must take no
+   * write any more, however it comes back.
+   */
   isWithoutFormer(): void {
     const term = this.#term;
     term.fencedMs = Math.min(term.fencedMs, performance.now());
@@ -92,7 +95,7 @@ export class Pair {
     this.isWithoutFormer();
   }
 
-  /** A promotion that was refused has stopped the first, which does not start again: its operator goes on by force. */
+  /** Promotes the standby by force after a refused promotion, which has stopped the first: it does not start again. */
   async #replaceStopped(): Promise<void> {
     await this.first.down();
     const refused = await until('an answer of the standby', async () => {

@@ -94,7 +94,7 @@ async function startPair(pair: Pair): Promise<void> {
   await second.following();
 }
 
-/** Each fault happens once before any is repeated, in an order that depends on the seed. */
+/** Causes faults until the time is over. Each happens once before any is repeated, in an order that depends on the seed. */
 async function disturb(
   scene: PairScene,
   { seconds, only, onProgress = () => undefined }: PairSoakOptions,

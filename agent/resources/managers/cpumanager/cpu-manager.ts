@@ -79,7 +79,7 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     return (this.policy?.exclusiveCount(pod, container) ?? 0) > 0;
   }
 
-  /** The shared pool is another one now, so running containers need other CPU sets. */
+  /** Wakes the loop that writes the CPU sets of running containers, because the shared pool has changed. */
   protected override onChange(): void {
     this.#loop.wake();
   }

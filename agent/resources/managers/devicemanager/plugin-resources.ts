@@ -172,7 +172,10 @@ export class PluginResources {
     return [...(this.#resources.get(name)?.devices.values() ?? [])].filter(({ health }) => health === HEALTHY);
   }
 
-  /** A device that its plugin no longer lists counts as healthy, because nothing else is known of it. */
+  /**
+   * Returns the health of a device. A device that its plugin no longer lists counts as healthy, because nothing else is known
+   * of it.
+   */
   health(name: string, id: string): string {
     return this.#resources.get(name)?.devices.get(id)?.health ?? HEALTHY;
   }

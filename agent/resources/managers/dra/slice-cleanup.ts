@@ -38,12 +38,12 @@ export class SliceCleanup {
     });
   }
 
-  /** An instance of the driver is there. */
+  /** Keeps the slices of a driver, because an instance of it is registered. */
   keep(driver: string): void {
     this.#dueMs.delete(driver);
   }
 
-  /** The last instance of the driver has gone. */
+  /** Deletes the slices of a driver after `DELAY_MS`, because its last instance has gone. */
   expire(driver: string): void {
     if (this.#dueMs.has(driver)) return;
     this.#dueMs.set(driver, this.#options.clock.monotonic() + DELAY_MS);
@@ -62,7 +62,7 @@ export class SliceCleanup {
     });
   }
 
-  /** A server without the API group has no slices. */
+  /** Deletes the slices of the driver on this node. A server without the API group has no slices. */
   async #delete(driver: string, signal: AbortSignal): Promise<void> {
     const { client, nodeName } = this.#options;
     const ofDriver = driver === ALL ? '' : `,spec.driver=${driver.replaceAll(/[\\,=]/g, String.raw`\$&`)}`;

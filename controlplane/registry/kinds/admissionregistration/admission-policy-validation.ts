@@ -222,7 +222,7 @@ export function mutatingPolicyErrors(
 
 const MUTABLE_OPERATIONS = ['*', 'CONNECT', 'CREATE', 'UPDATE'];
 
-/** An object that is being deleted cannot be mutated, so a mutating policy must not match DELETE. */
+/** Refuses the operation DELETE in a mutating policy, because an object that is being deleted cannot be mutated. */
 function mutableOperationErrors(match: MatchResources | undefined, at: string): FieldError[] {
   return (match?.resourceRules ?? []).flatMap(({ operations = [] }) =>
     operations

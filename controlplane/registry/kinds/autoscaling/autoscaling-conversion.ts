@@ -318,7 +318,7 @@ export const versionOne: Conversion = {
     spec['minReplicas'] ??= 1;
   },
   isLossy: true,
-  // Version 1 does not default the policies of a rule, and validation requires the field.
+  // Sets empty lists of policies, because version 1 does not default the policies of a rule and validation requires the field.
   withholdDefaults(stored) {
     const { scaleUp, scaleDown } = (stored as Autoscaler).spec?.behavior ?? {};
     for (const found of [scaleUp, scaleDown]) if (found !== undefined) found.policies ??= [];

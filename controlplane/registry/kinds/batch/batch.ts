@@ -201,7 +201,10 @@ const jobs: Strategy<Job> = {
     templated.prepareForCreate(job);
     generateSelector(job);
   },
-  /** The generated labels also appear on the job, but are validated only on its template. */
+  /**
+   * Copies the labels of the template to a job without labels. Generated labels are thus also on the job, but are validated
+   * only on its template.
+   */
   canonicalise(job) {
     if (Object.keys(job.metadata.labels ?? {}).length === 0 && job.spec?.template?.metadata?.labels !== undefined) {
       job.metadata.labels = { ...job.spec.template.metadata.labels };

@@ -15,7 +15,10 @@ interface Situation {
   readonly failures?: number;
 }
 
-/** `allowed.now` is what the API server answers; `undefined` while it is unreachable. */
+/**
+ * Sets up the agent's network policies. `allowed.now` is what the API server answers; it is `undefined` while the server is
+ * unreachable.
+ */
 function setUp({ mode = 'auto', isOwnCluster = true, enforcedBefore = false, failures = 0 }: Situation) {
   let left = failures;
   const clock = new FakeClock();

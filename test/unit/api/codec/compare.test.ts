@@ -12,7 +12,7 @@ if (struct === undefined) throw new Error('no type of pods');
 const POD = mergeTypeOf(struct);
 const MAP = mergeTypeOf({ name: 'Free', fields: new Map(), preserveUnknown: true });
 
-/** The wire form of a set whose nodes were all visited. */
+/** Returns the wire form of a set whose nodes were all visited. */
 const visited = (set: FieldSet): JsonObject => encodeFieldsV1(copy(set));
 const copy = ({ owned, children }: FieldSet): FieldSet => ({
   owned,

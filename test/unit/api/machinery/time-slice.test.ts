@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { inSlices, TimeSlice } from '../../../../api/machinery/time-slice.ts';
 
-/** A slice that is always spent. */
+/** Returns a slice that is always spent. */
 const spent = (): TimeSlice => new TimeSlice({ monotonic: () => 0 }, 0);
 
 it('one of many computations continues in each turn of the event loop, the oldest first', async () => {

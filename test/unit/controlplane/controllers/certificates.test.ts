@@ -35,7 +35,7 @@ const request = (
 });
 const approved = (atMs = 0): Conditions => [{ type: 'Approved', status: 'True', lastUpdateTime: formatTime(atMs) }];
 
-/** Only these subresources can be created. */
+/** Lets access reviews allow only these subresources. */
 function allowing(t: ControllerTest, ...allowed: string[]): void {
   t.client.intercept(({ verb, resource, object }) => {
     if (verb !== 'create' || resource.resource !== 'subjectaccessreviews' || object === undefined) return undefined;

@@ -12,7 +12,7 @@ import { validateDefinition } from '../../../../controlplane/custom-resources/de
 import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
 import { validateObject } from '../../../../controlplane/custom-resources/value-validation.ts';
 
-/** A text of a hundred characters that compiles to tens of thousands of instructions. */
+/** Returns a text of a hundred characters that compiles to tens of thousands of instructions. */
 const large = (index: number): string => `${'(a?){1000}'.repeat(9)}${index}`;
 const numbered = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, at) => make(at));

@@ -7,7 +7,7 @@ test('a frame that waited in a buffer was sent as much earlier as it waited long
   const clock = new FakeClock();
   const delay = new FrameDelay(clock);
   const startMs = clock.monotonic();
-  // The clock of the sender began 5 s later, and a frame is on the way for 20 ms or longer.
+  // Receives a frame. The clock of the sender began 5 s later, and a frame is on the way for 20 ms or longer.
   const receive = (sentAfterMs: number): number => delay.sentAtMs(startMs + sentAfterMs - 5000);
   await clock.advance(50);
   assert.equal(receive(0), clock.now());

@@ -89,7 +89,7 @@ const SELECTIONS: readonly (readonly [string, Selection])[] = [
 ];
 const names = ({ entries }: Pick<CacheList, 'entries'>): string[] => entries.map(({ name }) => name);
 
-/** The turns of the event loop until the list is there. `between` runs in the first of them. */
+/** Counts the turns of the event loop until the list is there. `between` runs in the first of them. */
 async function turnsOf<Result>(
   listed: Promise<Result> | Result,
   between: () => Promise<void>,

@@ -92,7 +92,7 @@ async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRA
   return rig;
 }
 
-/** The methods by their names on the wire. */
+/** Returns the methods by their names on the wire. */
 const methodsOf = (version: keyof typeof DRA_METHODS) => {
   const service = `k8s.io.kubelet.pkg.apis.dra.${version}`;
   return {

@@ -81,7 +81,8 @@ describe('the writer of a CRI log', () => {
   });
 
   /**
-   * The engine has one line for each second from 1. A log stream returns those from the requested time until it breaks.
+   * Returns a fake engine with one line of log for each second from 1. A log stream returns those from the requested time until
+   * it breaks.
    */
   const engine = (lines: number, breaksAfter: readonly number[]): { client: DockerClient; asked: string[] } => {
     const asked: string[] = [];

@@ -15,7 +15,10 @@ import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, madeBeforeMs: Number.POSITIVE_INFINITY };
 
-/** The key is `uid/name/attempt`. By default, the container was created at the time of its attempt number. */
+/**
+ * Returns an exited container. The key is `uid/name/attempt`. By default, the container was created at the time of its attempt
+ * number.
+ */
 const dead = (key: string, createdAtMs?: number): ContainerStatus => {
   const [uid = '', name = '', attempt = '0'] = key.split('/');
   return {

@@ -18,7 +18,7 @@ import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
-/** Stopping the containers with these names takes this long. */
+/** Returns fakes that record the calls. Stopping a container that `tookMs` names takes this long. */
 function deps(
   clock: FakeClock,
   tookMs: Readonly<Record<string, number>> = {},

@@ -137,7 +137,7 @@ function startingRuntime(clock: FakeClock): { readonly runtime: KubeRuntime; rea
   return { runtime, created: () => created };
 }
 
-/** The pod's container `c` after an attempt, of which it ran for a time. */
+/** Returns the pod with its container `c`, which exited after it ran for a time. */
 const exited = (
   attempt: number,
   { finishedAtMs, ranMs }: { finishedAtMs: number; ranMs: number },

@@ -86,7 +86,7 @@ export function rulesOf(rows: readonly KindRow[], group: string, resource: strin
   };
 }
 
-/** The strategies of built-in kinds are synchronous. */
+/** Returns the errors as texts. Throws for a promise, because the strategies of built-in kinds are synchronous. */
 export function shown(errors: FieldError[] | Promise<FieldError[]> = []): string[] {
   if (errors instanceof Promise) throw new Error('the strategy answers later');
   return errors.map(String);

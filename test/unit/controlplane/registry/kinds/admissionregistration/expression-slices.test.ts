@@ -14,7 +14,7 @@ describe('the expressions of an object', () => {
       Array.from({ length: count }, (_none, index) =>
         expressionErrors(check, `spec[${index}]`, { place: 'deviceSelector', expression: `e${index}` }),
       ).flat();
-  /** Each check takes a millisecond. */
+  /** Returns a checker of expressions that takes a millisecond for each, with its clock. */
   const rig = () => {
     let nowMs = 0;
     let checks = 0;

@@ -39,7 +39,7 @@ class TestAllocator {
     reservation.commit();
   }
 
-  /** A service was stored, by this server or another one. */
+  /** Reports that a service was stored, by this server or another one. */
   stored(current: Service | undefined, previous?: Service): void {
     const entry = (object: Service | undefined) => (object === undefined ? undefined : { object });
     const change = { current: entry(current), previous: entry(previous) } as unknown as VersionChange;
