@@ -20,7 +20,10 @@ const SCRIPT = [
   'exec "$@"',
 ].join(' && ');
 
-/** In the namespace, the directory above is the one that the script has made. */
+/**
+ * The permission bit by which everybody may enter a directory. `SCRIPT` gives it to the directory that it mounts above the
+ * data.
+ */
 const PASSABLE = 0o001;
 
 /**

@@ -20,7 +20,7 @@ const OWN_RIGHTS: Rights = { isOfOwner: false, asCaller: (work) => work() };
 
 /** The owner cannot open the directory, so that root has to make a way to it, as `run.ts` does (`hidden-directory.ts`). */
 export class HiddenDirectoryError extends CommandError {
-  /** Without links. */
+  /** The path of the directory, without symbolic links. */
   readonly directory: string;
 
   constructor(directory: string, uid: number) {

@@ -10,7 +10,7 @@ import { FencedError } from '../controlplane/standby/role.ts';
 /** `EX_IOERR` of sysexits.h. */
 const EXIT_CODE = 74;
 interface StorageFailure {
-  /** For `startControlPlane`. It may be called at any time, and the process exits soon afterwards. */
+  /** Is passed to `startControlPlane`, which may call it at any time. The process exits soon afterwards. */
   readonly onFatal: (error: Error) => void;
   /** Resolves with the error. */
   readonly happened: Promise<Error>;

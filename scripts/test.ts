@@ -56,7 +56,7 @@ function checks(): boolean {
 
 /** How often files that failed run again. */
 const MOST_REPEATS = 2;
-/** If more files than this fail, the tests are not flaky, but there is a defect. */
+/** The maximum number of failed files that are repeated. If more fail, the tests are not flaky, but there is a defect. */
 const MOST_REPEATED_FILES = 5;
 
 /** Returns the test files whose properties are checked with random values. */
@@ -280,7 +280,7 @@ async function main(): Promise<number> {
       'no-checks': { type: 'boolean', default: false },
       coverage: { type: 'boolean', default: false },
       lanes: { type: 'string', default: '3' },
-      /** For the process of a lane: its folder; the archive of images follows. */
+      /** The folder of the lane, for the process of a lane. The archive of images is the argument after it. */
       lane: { type: 'string' },
       help: { type: 'boolean' },
     },

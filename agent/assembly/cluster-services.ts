@@ -39,7 +39,7 @@ export interface ClusterServices {
   readonly lister: ServiceLister;
   /** Name servers of pods with the policy ClusterFirst. */
   readonly nameServers: () => readonly string[];
-  /** Those of them at which this node itself answers. */
+  /** Returns the addresses of name servers at which this node itself answers. */
   readonly ownNameServers: () => readonly string[];
   /** Empty if there is none. */
   readonly clusterDomain: () => string;

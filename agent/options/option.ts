@@ -15,7 +15,7 @@ export interface JsonForm<T extends FlagType> {
 }
 
 interface ConfigField<T extends FlagType> {
-  /** For example `authentication.x509.clientCAFile`. */
+  /** The path of the field in the configuration, such as `authentication.x509.clientCAFile`. */
   readonly path: string;
   /** Zero is a valid value. For other fields, zero in the file means the default, as in the kubelet. */
   readonly keepsZero?: true;

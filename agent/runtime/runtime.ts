@@ -53,7 +53,7 @@ export interface SandboxConfig {
   readonly portMappings: readonly PortMapping[];
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** If empty, the runtime uses its own default. */
+  /** The cgroup above that of the sandbox. If it is empty, the runtime uses its own default. */
   readonly cgroupParent: string;
   readonly sysctls: Readonly<Record<string, string>>;
   readonly namespaces: NamespaceOptions;

@@ -15,7 +15,7 @@ const DIRECTORY = 'exclusive-volumes';
 /** Owns the records. `take` rejects while another pod has the volume. */
 export class ExclusiveVolumes {
   readonly #pods: string;
-  /** Only one pod at a time may check which other pods have the volume. */
+  /** Lets one pod at a time check which other pods have the volume. */
   readonly #queue = new SerialQueue();
 
   /** The value of `--root-dir`. */

@@ -13,7 +13,7 @@ interface OwnershipOptions {
   readonly policy: 'Always' | 'OnRootMismatch';
 }
 
-/** One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
+/** The maximum depth of folders. One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
 const MOST_LEVELS = 2048;
 
 /**

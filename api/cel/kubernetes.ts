@@ -11,7 +11,7 @@ import { urls } from './kubernetes/url.ts';
 import { reading } from './reading-cost.ts';
 import { string } from './types.ts';
 
-/** Only mutating policies have them. */
+/** The functions that only mutating policies have. */
 export const patchFunctions: readonly FunctionRow[] = [
   fn('jsonpatch.escapeKey', [string], string, (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1')),
 ];

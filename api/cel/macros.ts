@@ -16,7 +16,7 @@ type Call = Extract<Expr, { kind: 'call' }>;
 export interface Comprehension {
   readonly kind: 'all' | 'exists' | 'existsOne' | 'list' | 'map' | 'mapEntry' | 'sorted';
   readonly target: Expr;
-  /** One variable, or two: an index or key, and a value. */
+  /** The names of the loop's variables: one for the value, or two for an index or key and a value. */
   readonly variables: readonly string[];
   /** The condition under which an iteration adds an element. Only for loops that build a list or map. */
   readonly filter: Expr | undefined;

@@ -47,9 +47,9 @@ const expression = (more: { readonly close?: string; readonly optional?: string 
   fits: beginsExpression,
 });
 const EXPRESSION = expression();
-/** After the parenthesis of a call, it may also have no arguments. */
+/** What may follow the opening parenthesis of a call: an expression, or the closing parenthesis of a call without arguments. */
 const ARGUMENT = expression({ close: "')', " });
-/** An index may be optional. */
+/** What may follow the opening bracket of an index, which may be optional. */
 const INDEX = expression({ optional: "'?', " });
 const IDENTIFIER: Expected = { text: 'IDENTIFIER', fits: ({ kind }) => kind === 'ident' };
 const END: Expected = { text: '<EOF>', fits: ({ kind }) => kind === 'end' };

@@ -32,7 +32,7 @@ export interface TransportOptions {
   readonly insecureSkipVerify?: boolean;
   readonly clock: Clock;
   readonly connectTimeoutMs?: number;
-  /** If false, only HTTP/1.1 is used. */
+  /** Whether HTTP/2 may be used. It may by default. */
   readonly http2?: boolean;
 }
 

@@ -97,7 +97,9 @@ interface Observed {
   readonly atMs: number;
 }
 
-/** When the term ends unless the lease is renewed: the time of the last successful write plus the renew deadline. */
+/**
+ * The time at which the term ends unless the lease is renewed: the time of the last successful write plus the renew deadline.
+ */
 interface TermEnd {
   readonly monotonicMs: number;
   /** Advances during the sleep of a host, when monotonic time does not. */

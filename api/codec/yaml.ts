@@ -177,7 +177,7 @@ interface Loaded {
   readonly events: readonly Event[];
 }
 
-/** Only spaces indent. js-yaml skips a tab in front of the first token. */
+/** Matches a tab in front of the first token, which js-yaml skips. Only spaces may indent. */
 const LEADING_TAB = /^(?: *\n)* *\t/;
 
 function load(given: string): Loaded {

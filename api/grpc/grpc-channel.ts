@@ -19,7 +19,7 @@ interface ChannelOptions {
   /** The maximum size of a message in either direction. The default is 4 MiB, as in gRPC for Go. */
   readonly largestMessageBytes?: number;
   readonly userAgent?: string;
-  /** Without it, the connection is not encrypted. */
+  /** The keys and certificates. Without them, the connection is not encrypted. */
   readonly tls?: GrpcTls | undefined;
   /** How often the server of a connection with running calls is pinged. The default is never. */
   readonly keepaliveMs?: number;

@@ -35,7 +35,7 @@ interface ConnectionLimitOptions {
 
 /** The connections of one client address, oldest first. */
 class ClientConnections {
-  /** Those for which no request has been accepted. */
+  /** The connections for which no request has been accepted. */
   readonly unproven = new Set<Connection>();
   readonly proven = new Set<Connection>();
 

@@ -18,11 +18,11 @@ interface UntakenResponsesOptions<R> {
   readonly breakOff: (response: R) => void;
   /** A client has this time at least, and twice as long at most. */
   readonly timeoutMs: number;
-  /** While more responses than this are untaken, the time is `HURRIED_MS`. */
+  /** The number of untaken responses above which a client has only `HURRIED_MS`. */
   readonly many?: number | undefined;
 }
 
-/** They take about a hundred megabytes. */
+/** The default of `many`. That many untaken responses take about a hundred megabytes. */
 const MANY = 20_000;
 const HURRIED_MS = 1_000;
 
@@ -33,7 +33,7 @@ export class UntakenResponses<R extends Untaken> {
   readonly #timeoutMs: number;
   readonly #many: number;
   readonly #responses = new Set<R>();
-  /** When a check first found a response untaken, in monotonic milliseconds. */
+  /** The times at which a check first found a response untaken, in monotonic milliseconds. */
   #untaken = new Map<R, number>();
   #timer: Timer | undefined;
   #isHurried = false;

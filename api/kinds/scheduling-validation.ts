@@ -189,7 +189,7 @@ function selectedTwiceErrors(
 
 const EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
 const OPERATORS = ['Equal', 'Exists'];
-/** These operators are behind a disabled feature gate, but kube-apiserver's error message lists them. */
+/** The operators behind a disabled feature gate, which kube-apiserver's error message lists. */
 const COMPARISONS = ['Lt', 'Gt'];
 
 /** Validates tolerations. */

@@ -12,7 +12,7 @@ interface PeriodicOptions {
   readonly signal: AbortSignal;
   /** Called with the error of each failed turn and the number of consecutive failures. It is not called after the abort. */
   readonly onError: (error: unknown, failures: number) => void;
-  /** When the first turn begins: at once, which is the default, or after one period. */
+  /** The beginning of the first turn: at once, which is the default, or after one period. */
   readonly first?: 'now' | 'later';
 }
 

@@ -16,7 +16,7 @@ interface ProgramRun {
   /** Whether the standard error goes to that of this process, or is returned. */
   readonly errors: 'inherit' | 'pipe';
   readonly largestOutputBytes: number;
-  /** Without it, the program may take as long as it wants. */
+  /** The maximum time of the program. Without it, the program may take as long as it wants. */
   readonly timeoutMs?: number;
   readonly clock: Clock;
   /** The subject of the messages of errors: `<what> did not exit within 60 s`. */

@@ -6,7 +6,10 @@ import type { Clock } from './clock.ts';
 import type { QueueObserver } from './work-queue.ts';
 import type { MetricsRegistry } from '../component/metrics.ts';
 
-/** From 10 ns to 10 s. Multiplied one after the other, as in client-go: the last digits are in the names of the buckets. */
+/**
+ * The bounds of the buckets, from 10 ns to 10 s. Each is a product of the one before, as in client-go, because the last digits
+ * are in the names of the buckets.
+ */
 const BUCKETS = Array.from({ length: 9 }).reduce<number[]>((all) => [...all, (all.at(-1) ?? 0) * 10], [10e-9]);
 
 /** Returns a function that creates the observer of one queue with this name. */
@@ -64,7 +67,7 @@ interface Series {
   readonly stopped: () => void;
 }
 
-/** When the keys of one queue were added and taken. It has an entry for each key that waits or is handled. */
+/** Records when the keys of one queue were added and taken. It has an entry for each key that waits or is handled. */
 class QueueTimes implements QueueObserver {
   readonly #clock: Clock;
   readonly #series: Series;

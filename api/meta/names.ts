@@ -331,7 +331,7 @@ export function domainPrefixedPathErrors(field: string, text: string): FieldErro
   return errors;
 }
 
-/** With `asPrefix`, a generated suffix will follow, so the text may end with a dash. */
+/** The form of a validated name. With `asPrefix`, a generated suffix will follow, so the text may end with a dash. */
 interface NameForm {
   readonly asPrefix: boolean;
 }

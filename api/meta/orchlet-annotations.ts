@@ -15,7 +15,8 @@ export const WIREGUARD_PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
 /** `true` if the agent of a node creates local volumes. It writes this to the Node. */
 export const LOCAL_VOLUMES = 'orchlet.local/local-volumes';
 /**
- * Since when a node has its addresses and its key (`CLAIM TIME`, separated by commas). The control plane writes it to the Node.
+ * The annotation with the times since which a node has its addresses and its key (`CLAIM TIME`, separated by commas). The
+ * control plane writes it to the Node.
  */
 export const CLAIMS = 'orchlet.local/claims';
 /** Marks a service whose load balancer is the nodes themselves. The control plane writes it to the Service. */

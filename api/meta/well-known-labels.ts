@@ -51,7 +51,7 @@ export const SELECTED_NODE_ANNOTATION = 'volume.kubernetes.io/selected-node';
 export const BETA_STORAGE_CLASS_ANNOTATION = 'volume.beta.kubernetes.io/storage-class';
 /** The annotation that makes a storage class the default one of the cluster. */
 export const DEFAULT_CLASS_ANNOTATION = 'storageclass.kubernetes.io/is-default-class';
-/** Both annotations that make a storage class the default one, with the deprecated one. */
+/** The annotations that make a storage class the default one: the present one and the deprecated one. */
 export const DEFAULT_CLASS_ANNOTATIONS: readonly string[] = [
   DEFAULT_CLASS_ANNOTATION,
   'storageclass.beta.kubernetes.io/is-default-class',

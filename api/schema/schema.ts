@@ -90,7 +90,7 @@ export interface Field {
   readonly default?: JsonValue;
   /** The values of the field, of its items or of its entries, for OpenAPI. Validation has its own lists. */
   readonly enum?: readonly string[];
-  /** For custom resources: null is a value of its own. */
+  /** Whether null is a value of its own, as it can be in custom resources. */
   readonly nullable?: boolean;
 }
 

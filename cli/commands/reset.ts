@@ -50,7 +50,10 @@ const flags = {
   rootDir: rootDirectoryFlag('Host'),
 } as const;
 
-/** After the processes, in this order: pods go before what they use, and the mounts of volumes before directories. */
+/**
+ * The steps after the processes have stopped, in this order: pods go before what they use, and the mounts of volumes before
+ * directories.
+ */
 const STEPS: readonly ResetStep[] = [
   pods,
   serviceRules,

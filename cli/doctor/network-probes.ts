@@ -23,13 +23,14 @@ export interface NetworkProbes {
   podProcess(): Promise<number | undefined>;
 }
 
-/** These run in the network namespace of a pod. */
+/** Connects to an address. Runs in the network namespace of a pod. */
 const CONNECT = `const [ms, address, port] = process.argv.slice(1);
 const socket = require('net').connect({ host: address, port: +port });
 const end = (text) => { console.log(text); process.exit(0); };
 socket.setTimeout(+ms, () => end('ETIMEDOUT'));
 socket.on('connect', () => end('open'));
 socket.on('error', (error) => end(error.code || error.message));`;
+/** Asks a name server for a name. Runs in the network namespace of a pod. */
 const RESOLVE = `const [ms, server, name] = process.argv.slice(1);
 const resolver = new (require('dns').promises.Resolver)({ timeout: +ms, tries: 1 });
 resolver.setServers([server]);

@@ -62,7 +62,7 @@ export const hostFiles: ResetStep = {
   },
 };
 
-/** With `--purge`: the directories of control plane and agent, and what `orchlet join` wrote. */
+/** Removes the directories of control plane and agent, and what `orchlet join` wrote. It runs with `--purge` only. */
 export const data: ResetStep = {
   name: 'data',
   async find({ dataDirectory, rootDirectory }: ResetTarget) {

@@ -27,7 +27,7 @@ export interface ResetTarget {
 
 /** A part of the reset. `find` changes nothing; it rejects if it cannot know what is left. */
 export interface ResetStep {
-  /** For messages: `pods`. */
+  /** The name for messages, such as `pods`. */
   readonly name: string;
   find(target: ResetTarget): Promise<readonly Leftover[]>;
 }

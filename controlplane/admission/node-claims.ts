@@ -22,7 +22,7 @@ const MOST_ADDRESSES = 64;
 
 /** What the records are computed from, apart from the nodes themselves. */
 export interface NodeClaimsOptions {
-  /** In milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   readonly now: () => number;
   /** The addresses of this host. Requests of a node on this host come from any of them. */
   readonly hostAddresses: () => readonly string[];

@@ -9,7 +9,7 @@ import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 
 /** What an aggregated server publishes about one group and version. */
 export interface BackendOpenApi {
-  /** For example `apis/example.com/v1`. */
+  /** The path of the document, such as `apis/example.com/v1`. */
   readonly path: string;
   /** The server's URL of its OpenAPI 3 document, with the hash. Empty if the server publishes no usable one. */
   readonly url: string;

@@ -123,9 +123,9 @@ interface AuthenticatorsOptions {
 /** The authenticators of a control plane, behind the interfaces that requests and TokenReviews use. */
 export interface Authenticators {
   readonly authenticator: Authenticator;
-  /** For TokenReview. */
+  /** The authenticator of tokens, for TokenReview. */
   readonly tokens: TokenAuthenticator;
-  /** For TokenReview: the user of a request without credentials, unless that depends on the path. */
+  /** The user of a request without credentials, for TokenReview. It is `undefined` if that depends on the path. */
   readonly anonymous: Authenticated | undefined;
   /**
    * Replaces the issuers and empties the token cache. Rejects and keeps the old ones if the keys of a new issuer cannot be

@@ -30,7 +30,7 @@ export interface OidcOptions {
   /** Replaces the claims of the options; throws if the claims are refused. */
   readonly userOf?: (claims: Readonly<Record<string, unknown>>) => UserInfo;
   readonly usernameClaim: string;
-  /** By default the issuer and `#`, unless the claim is `email`. `-` means no prefix. */
+  /** The prefix of user names. By default it is the issuer and `#`, unless the claim is `email`. `-` means no prefix. */
   readonly usernamePrefix: string | undefined;
   readonly groupsClaim: string;
   readonly groupsPrefix: string;

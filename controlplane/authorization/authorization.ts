@@ -15,7 +15,7 @@ export interface AuthorizationAttributes {
   readonly user: UserInfo;
   readonly verb: string;
   readonly isResourceRequest: boolean;
-  /** For resource requests; empty strings otherwise. */
+  /** The API group of a resource request; it is empty otherwise, like the fields below. */
   readonly group: string;
   readonly version: string;
   readonly resource: string;

@@ -26,7 +26,7 @@ const NAME = 'kube-dns';
 /** `policy-rights.ts` adds the right to read the peers once there is a policy. */
 const POLICY_ROLE = 'orchlet:network-policy';
 const CONFIG_ROLE = 'orchlet:kube-dns-config';
-/** By convention, the DNS service has the tenth address of the range. */
+/** The index of the DNS service's address in the service range. By convention, it is the tenth one. */
 const DNS_ADDRESS = 10;
 
 /** Which parts the nodes of this cluster run, by the flags of this server. */

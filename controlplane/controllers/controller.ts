@@ -22,7 +22,7 @@ export interface ControllerEnvironment {
   readonly name: string;
   /** Acts as the controller's own service account, or as kube-controller-manager if it has none. */
   readonly client: TypedClient;
-  /** Shared by all controllers; their objects are never changed. */
+  /** The informers, which all controllers share. Their objects are never changed. */
   readonly informers: Informers;
   readonly recorder: EventRecorder;
   readonly clock: Clock;

@@ -41,7 +41,7 @@ interface StartControllersOptions extends ControllerKeys {
   readonly loaded: Promise<void>;
   /** Creates a client of this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
   readonly clientFor: (userName: string) => Client;
-  /** Its client can read everything; the scheduler uses the same informers. */
+  /** The informers, whose client can read everything. The scheduler uses them as well. */
   readonly informers: Informers;
   readonly clock: Clock;
   /** The clients use the same turns, so that reconciliations yield the event loop to others. */

@@ -29,7 +29,7 @@ interface ObjectValidator {
   readonly scale: ScaleSubresource | undefined;
 }
 
-/** After one of these errors, rules are not evaluated, because values may not have the types that the rules expect. */
+/** The errors after which rules are not evaluated, because values may not have the types that the rules expect. */
 const BLOCKING: ReadonlySet<string> = new Set([
   'FieldValueNotSupported',
   'FieldValueRequired',
@@ -43,7 +43,7 @@ const NOT_CHECKED =
 interface ValidationOptions {
   /** Called for each rule that fails on an unchanged value. */
   readonly warn?: (text: string) => void;
-  /** Only `status` is written, so only its schema is validated. */
+  /** Whether only `status` is written, so that only its schema is validated. */
   readonly statusOnly?: boolean;
   /** Errors of the metadata, which are reported already. */
   readonly earlier?: readonly FieldError[];

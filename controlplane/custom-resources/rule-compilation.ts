@@ -52,8 +52,7 @@ interface RuleOptions {
   /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;
   /**
-   * If present, the schema and the cost of its rules are validated. If absent, the rules of a stored definition are only
-   * compiled.
+   * What validates the schema and the cost of its rules. If it is absent, the rules of a stored definition are only compiled.
    */
   readonly judge?: {
     /** Rules of a stored definition have no cost limit of their own, but count for the limit of the schema. */
@@ -214,7 +213,10 @@ function ruleOf(
   return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
 }
 
-/** Refuses `optionalOldSelf` on a rule without `oldSelf`. A rule that does not compile counts as one, because it uses no variable. */
+/**
+ * Refuses `optionalOldSelf` on a rule without `oldSelf`. A rule that does not compile counts as one, because it uses no
+ * variable.
+ */
 function refuseUnusedOption({ optionalOldSelf }: RuleText, path: string, { faults }: Walk): void {
   if (optionalOldSelf === undefined) return;
   faults.push(invalid(`${path}.optionalOldSelf`, optionalOldSelf, 'may not be set if oldSelf is not used in rule'));

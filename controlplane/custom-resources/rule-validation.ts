@@ -20,7 +20,7 @@ const MAX_MESSAGE = 5 * 1024;
 /** The cost after which rules yield to the event loop. It corresponds to a few milliseconds. */
 const PAUSE_COST = 100_000;
 
-/** After this error, no further rule is evaluated. */
+/** Ends the evaluation: no further rule is evaluated. */
 class Stop extends Error {}
 
 interface Visit {

@@ -131,9 +131,9 @@ function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
 
 /** Which alternatives are not validated, because `x-kubernetes-int-or-string` allows types in them. */
 interface Skipped {
-  /** Those in `anyOf`. */
+  /** Whether the alternatives in `anyOf` are skipped. */
   readonly anyOf: boolean;
-  /** Those in `anyOf` of the first schema of `allOf`. */
+  /** Whether the alternatives in `anyOf` of the first schema of `allOf` are skipped. */
   readonly anyOfInFirst: boolean;
 }
 

@@ -115,7 +115,7 @@ function checkEnum(value: JsonValue, schema: JsonSchema, path: string, errors: F
   addError(errors, new FieldError(type, path, value, detail));
 }
 
-/** With at least this number of values, a set is used for look-ups instead of comparisons one by one. */
+/** The number of values from which on a set is used for look-ups instead of comparisons one by one. */
 const MANY_VALUES = 16;
 const lookups = new WeakMap<readonly JsonValue[], ReadonlySet<string>>();
 

@@ -16,7 +16,7 @@ export interface ResourceProviders {
 /** A provider of type `kms` with `apiVersion: v2`. */
 export interface KmsOptions {
   readonly name: string;
-  /** For example `unix:///run/kms.sock`. */
+  /** The address of the key management service, such as `unix:///run/kms.sock`. */
   readonly endpoint: string;
   readonly timeoutMs: number;
 }

@@ -30,7 +30,7 @@ export async function memberServers(local: string, { asked, member, tls }: Asked
 
 /** The connections whose list of members is kept current. */
 interface FollowedMembers {
-  /** Its first URL is that of the own member. */
+  /** The members of etcd. The first URL is that of the own member. */
   readonly servers: EtcdServers;
   readonly paths: EtcdPaths;
   readonly tls: GrpcTls;

@@ -16,7 +16,7 @@ export interface MeasuredEtcd {
 }
 
 interface SizeOptions {
-  /** That of `--etcd-servers`, and then those of its overrides. */
+  /** The etcd of `--etcd-servers`, and then those of `--etcd-servers-overrides`. */
   readonly clusters: readonly MeasuredEtcd[];
   readonly intervalMs: number;
   readonly metrics: MetricsRegistry;

@@ -90,7 +90,7 @@ class Manifests {
   #gathering: Timer | undefined;
   #inventories: Map<string, FileInventory> | undefined;
   #items = new Map<string, Item>();
-  /** Since when the key of an inventory is in no file. */
+  /** The times since which keys of the inventory are in no file. */
   readonly #absent = new Map<string, number>();
   #resyncAtMs = 0;
 

@@ -1,6 +1,6 @@
 /** Parses ranges of ports, such as the value of `--service-node-port-range`. */
 
-/** Both ends belong to the range. */
+/** A range of ports. Both ends belong to it. */
 interface PortRange {
   readonly from: number;
   readonly to: number;

@@ -48,9 +48,9 @@ interface PkiOptions {
   readonly addresses: () => readonly string[];
   /** The first address of the service CIDR, which is the `kubernetes` service. */
   readonly serviceIp: string | undefined;
-  /** For example `cluster.local`. */
+  /** The domain of the cluster, such as `cluster.local`. */
   readonly clusterDomain?: string;
-  /** If absent, no kubeconfig is written. */
+  /** The kubeconfig of the administrator. If it is absent, none is written. */
   readonly adminKubeconfig?: { readonly path: string; readonly server: string };
 }
 

@@ -19,8 +19,8 @@ export function specChanged(object: KubeObject, old: KubeObject): boolean {
 }
 
 /**
- * For kinds with `spec` and `status`. A create drops the status and an update keeps it. A changed spec increments the
- * generation.
+ * The strategy of kinds with `spec` and `status`. A create drops the status and an update keeps it. A changed spec increments
+ * the generation.
  */
 export const specAndStatus = {
   managesGeneration: true,
@@ -45,7 +45,7 @@ export const statusOnly: UpdateStrategy = {
   resetFields: [['spec']],
 };
 
-/** Like `statusOnly`, but labels are kept as well. */
+/** Updates the status like `statusOnly`, but keeps labels as well. */
 export const statusWithoutLabels: UpdateStrategy = {
   ...statusOnly,
   prepareForUpdate(object, old, context) {
@@ -58,7 +58,7 @@ export const statusWithoutLabels: UpdateStrategy = {
 
 const NOT_OF_STATUS = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;
 
-/** For some kinds, the subresource `status` changes neither spec nor metadata, whatever the client sends. */
+/** Updates the status and changes neither spec nor metadata, whatever the client sends, as some kinds require. */
 export const statusWithoutMetadata: UpdateStrategy = {
   prepareForUpdate(object, old) {
     restore(object, old, 'spec');

@@ -182,7 +182,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   readonly selectableFields?: Readonly<Record<string, (object: Object) => string>>;
   /** Returns the message for any other field (`field label not supported: x`). */
   unsupportedField?(field: string): string;
-  /** Those of `selectableFields` that are selected often and have an index (`spec.nodeName`). */
+  /** The fields of `selectableFields` that are selected often and have an index (`spec.nodeName`). */
   readonly indexedFields?: readonly string[];
   readonly columns?: TableColumns;
 

@@ -21,7 +21,7 @@ interface WeightedTerm {
 /** The weight of a required affinity term in the scores of other pods (`hardPodAffinityWeight`). */
 const REQUIRED_WEIGHT = 1;
 
-/** A pod with its computed values. It is immutable: a changed pod is another one. */
+/** A pod with its computed values. It is immutable: a changed pod gets another `PodInfo`. */
 export class PodInfo {
   readonly pod: Pod;
   readonly uid: string;
@@ -31,7 +31,10 @@ export class PodInfo {
   readonly requests: PodRequests;
   readonly hostPorts: readonly HostPort[];
   readonly claimNames: readonly string[];
-  /** The disks that pods share only if all of them only read. The value is whether this pod only reads the disk. */
+  /**
+   * The disks, by kind and name, that several pods can use only if all of them read only. The value is whether this pod reads
+   * only.
+   */
   readonly disks: ReadonlyMap<string, boolean>;
   readonly requiredAffinity: readonly PodTerm[];
   readonly requiredAntiAffinity: readonly PodTerm[];
@@ -86,7 +89,7 @@ function claimNamesOf(pod: Pod): string[] {
   return names;
 }
 
-/** Shared by all pods without such disks, because each change of a pod creates another `PodInfo`. */
+/** The map of all pods without such disks. They share it, because each change of a pod creates another `PodInfo`. */
 const NO_DISKS: ReadonlyMap<string, boolean> = new Map();
 
 function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
@@ -100,7 +103,7 @@ function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
     if (gce !== undefined) add(['gce', gce.pdName], gce.readOnly);
     if (ebs !== undefined) add(['ebs', ebs.volumeID]);
     if (iscsi !== undefined) add(['iscsi', iscsi.iqn], iscsi.readOnly);
-    // Images are the same if any monitor is.
+    // Two images count as the same if they have any monitor in common.
     for (const monitor of rbd?.monitors ?? []) add(['rbd', monitor, rbd?.pool, rbd?.image], rbd?.readOnly);
   }
   return disks ?? NO_DISKS;

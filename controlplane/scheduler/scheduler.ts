@@ -85,7 +85,7 @@ class RunningScheduler implements Scheduler {
   readonly #evictions: Evictions;
   readonly #slice: TimeSlice;
   readonly #metrics: SchedulerMetrics | undefined;
-  /** When the present decision began. */
+  /** The time at which the present decision began. */
   #decidingSinceMs = 0;
   #bindings = 0;
   #ready = false;

@@ -7,7 +7,7 @@ import { acceptsGzip } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
-/** From this size on, bodies are compressed for clients that accept it. */
+/** The size from which on bodies are compressed for clients that accept it. */
 export const GZIP_FROM_BYTES = 128 * 1024;
 const CHUNK_BYTES = 256 * 1024;
 /** The size of chunks that take long to make. */

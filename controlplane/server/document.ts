@@ -113,7 +113,7 @@ interface SendDocumentOptions {
   readonly tagged: boolean;
 }
 
-/** For a document that caches may keep and that the client asks for with its `ETag`. */
+/** The options of a document that caches may keep and that the client requests with its `ETag`. */
 export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', tagged: true };
 
 /**

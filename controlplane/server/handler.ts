@@ -54,7 +54,7 @@ interface HandlerOptions {
   readonly observer: RequestObserver;
   readonly audit: AuditSink | undefined;
   readonly requestTimeoutMs: number;
-  /** If `undefined`, requests in flight are only counted. */
+  /** The options of priority and fairness. If it is `undefined`, requests in flight are only counted. */
   readonly fairness: PriorityAndFairnessOptions | undefined;
   readonly inFlight: InFlightOptions;
   readonly watchMemoryBytes: number | undefined;

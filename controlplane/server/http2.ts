@@ -9,8 +9,7 @@ import type { UnreadBodies } from './unread-bodies.ts';
 import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';
 
 /**
- * These headers differ in every response. They are kept out of the compression table, because they would fill it and never
- * match.
+ * The headers that are kept out of the compression table: they differ in every response, so they would fill it and never match.
  */
 const NEVER_INDEXED = { [sensitiveHeaders]: ['audit-id'] };
 

@@ -95,8 +95,9 @@ export class IncomingBody {
   };
 
   /**
-   * Counts received bytes, and pauses the stream when too many are unread. It does not pause the stream earlier, because Node.js
-   * keeps what a paused stream receives, and the window of an HTTP/2 stream lets a client send hundreds of thousands of parts.
+   * Counts received bytes, and pauses the stream when too many are unread. It does not pause the stream earlier, because
+   * Node.js keeps what a paused stream receives, and the window of an HTTP/2 stream lets a client send hundreds of thousands of
+   * parts.
    */
   #count(bytes: number): void {
     this.#unread ??= this.#openUnread?.(() => this.#refuse());

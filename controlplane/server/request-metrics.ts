@@ -23,7 +23,7 @@ export interface RequestObserver {
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
-/** For servers without metrics. */
+/** The observer of servers without metrics. */
 export const noObserver: RequestObserver = {
   longRunning: () => undefined,
   done: () => undefined,

@@ -25,7 +25,7 @@ export interface CachedResource {
   readonly namespaced: boolean;
   /** Returns the selectable fields besides `metadata.name` and `metadata.namespace`, as text. */
   readonly fields?: (object: KubeObject) => Readonly<Record<string, string>>;
-  /** Those of `fields` that have an index (`spec.nodeName`). Small caches are scanned and need no index. */
+  /** The fields of `fields` that have an index (`spec.nodeName`). Small caches are scanned and need no index. */
   readonly indexedFields?: readonly string[];
 }
 

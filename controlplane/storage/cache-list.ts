@@ -18,7 +18,7 @@ export interface CacheListOptions {
   readonly selection: Selection;
   /** 0 or absent means no limit. */
   readonly limit?: number;
-  /** Only keys after this one are listed. It is the key of the last entry of the previous page. */
+  /** The key after which the list begins: the key of the last entry of the previous page. */
   readonly startAfter?: string;
   /** Lists the state at exactly this revision. Throws `compacted` and `future-revision`. */
   readonly revision?: number;

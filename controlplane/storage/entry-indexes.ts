@@ -7,7 +7,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { IndexableRequirement } from './selection.ts';
 
-/** With fewer entries, a scan is as fast. */
+/** The number of entries from which on an index is faster than a scan. */
 const WORTH_INDEXING = 200;
 /** The number of indexed labels; the ones that were not used for longest are dropped. */
 const LABEL_INDEXES = 16;

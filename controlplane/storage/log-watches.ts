@@ -8,7 +8,7 @@ import { resourceOf } from './version-store.ts';
 
 interface LogWatch {
   readonly prefix: string;
-  /** Only later events are shown. A watch may begin at a future revision. */
+  /** The revision after which events are shown. It may be a future revision. */
   readonly afterRevision: number;
   readonly observer: WatchObserver;
   /** Removes the watch from the delivery. */

@@ -25,7 +25,7 @@ export interface Selection {
   readonly name: string;
   /** The same for equal selections. */
   readonly text: string;
-  /** There are no selectors. Namespace and name may be set. */
+  /** Whether there are no selectors. Namespace and name may be set. */
   readonly everything: boolean;
   readonly indexable: readonly IndexableRequirement[];
   /** Matches labels and fields, and not namespace and name. */

@@ -6,7 +6,7 @@ export interface LibraryReport {
   /** The second start of the process: the first one compiles. */
   readonly startMs: number;
   readonly closeMs: number;
-  /** With two control planes. */
+  /** The resident memory of a process with two control planes. */
   readonly rssMib: number;
 }
 

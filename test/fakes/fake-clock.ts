@@ -14,7 +14,7 @@ interface Pending {
 export class FakeClock implements Clock {
   #now: number;
   readonly #start: number;
-  /** By how much the wall clock was set since the start. */
+  /** The milliseconds by which the wall clock was set since the start. */
   #setByMs = 0;
   #order = 0;
   readonly #timers = new Set<Pending>();

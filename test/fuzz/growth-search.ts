@@ -7,7 +7,7 @@ import type { Random } from './random.ts';
 import type { Target } from './target.ts';
 
 const MAX_BYTES = 1 << 16;
-/** Below this time, a garbage collection during a run looks like growth. Quadratic time is far above it at 64 KiB. */
+/** The time below which a garbage collection during a run looks like growth. Quadratic time is far above it at 64 KiB. */
 const NOTICEABLE_MS = 60;
 const LONGEST_PIECE_BYTES = 24;
 

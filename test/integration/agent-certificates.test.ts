@@ -23,7 +23,10 @@ import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY_MS = 86_400_000;
-/** So short that a test sees several certificates, and so long that a busy machine renews them in time. */
+/**
+ * The lifetime of certificates. It is so short that a test sees several ones, and so long that a busy machine renews them in
+ * time.
+ */
 const SHORT_LIFE_MS = 8_000;
 
 // The agent's timers do not keep the process alive.

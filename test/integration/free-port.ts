@@ -3,7 +3,10 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** Above the ports of the programs of a cluster, below node ports of services and the ports that connections get. */
+/**
+ * The first port, which is above the ports of the programs of a cluster, and below node ports of services and the ports that
+ * connections get.
+ */
 const FIRST = 12_000;
 const END = 30_000;
 const ATTEMPTS = 50;

@@ -7,7 +7,7 @@ import { soakPair } from '../soak/standby/run.ts';
 
 const skip = spawnSync('cc', ['--version']).status === 0 ? whyNoHosts() : 'needs a C compiler';
 
-/** Those that take least time, of each kind. */
+/** The faults of each kind that take the least time. */
 const FAULTS = ['first-killed-promoted', 'first-frozen-promoted', 'cut-promoted', 'promoted', 'first-disk-fails'];
 
 test(

@@ -16,7 +16,7 @@ const SYSTEMD = '/lib/systemd/systemd';
 /** The programs that serve the bus over which the agent asks systemd for slices. */
 const MESSAGE_BUSES = ['/usr/bin/dbus-daemon', '/usr/bin/dbus-broker'];
 const CGROUPS = '/sys/fs/cgroup';
-/** These units change the kernel or devices, which are shared with the real host. */
+/** The units that change the kernel or devices, which are shared with the real host. */
 const MASKED = [
   ...['systemd-sysctl', 'systemd-modules-load', 'systemd-binfmt', 'systemd-udevd', 'systemd-remount-fs'],
   ...['systemd-update-utmp', 'systemd-random-seed', 'systemd-hwdb-update', 'systemd-timesyncd', 'docker', 'containerd'],

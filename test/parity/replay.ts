@@ -16,7 +16,7 @@ import type { Caller, IssueRequest, Outcome, Scenario, Step } from './scenario.t
 import { WebhookServer, type Webhooks } from './webhook-server.ts';
 
 export interface Target {
-  /** For example `https://127.0.0.1:6443`. */
+  /** The URL of the server, such as `https://127.0.0.1:6443`. */
   readonly url: string;
   /** The credentials of the administrator. */
   readonly admin: KeyedCertificate | { readonly token: string };

@@ -7,9 +7,9 @@ export interface Scenario {
   readonly name: string;
   /** Whether it must not run in parallel with others. */
   readonly serial?: boolean;
-  /** With `ca`, it needs the key of the CA that signs client certificates. */
+  /** What the scenario needs: `ca` is the key of the CA that signs client certificates. */
   readonly needs?: string;
-  /** With `false`, it gets no namespace of its own. */
+  /** Whether the scenario gets a namespace of its own. It does by default. */
   readonly namespace?: boolean;
   readonly namespaceLabels?: Readonly<Record<string, string>>;
   readonly webhooks?: Readonly<Record<string, readonly WebhookRule[]>>;

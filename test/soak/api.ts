@@ -19,9 +19,9 @@ export interface ApiObject {
     readonly continue?: string;
   };
   readonly data?: { readonly v?: string };
-  /** Of a service. */
+  /** The fields of a service. */
   readonly spec?: { readonly clusterIP?: string; readonly ports?: readonly { readonly nodePort?: number }[] };
-  /** Of a node. */
+  /** The fields of a node. */
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
   readonly items?: readonly ApiObject[];
   readonly code?: number;

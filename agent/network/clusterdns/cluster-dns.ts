@@ -44,7 +44,7 @@ import {
 /** The sources of the server's answers, and the bounds within which it serves. */
 interface ClusterDnsOptions {
   readonly names: ClusterNames;
-  /** For example `cluster.local`. */
+  /** The domain of the cluster, such as `cluster.local`. */
   readonly domain: string;
   /**
    * Whether the informers have synced. Until then, queries for cluster names fail with SERVFAIL instead of NXDOMAIN.

@@ -22,7 +22,7 @@ export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstre
 
 /** The maximum number of stub domains that are used. */
 const MOST_DOMAINS = 1000;
-/** As in kube-dns. */
+/** The maximum number of upstream name servers, as in kube-dns. */
 const MOST_SERVERS = 3;
 const DOMAIN = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
 

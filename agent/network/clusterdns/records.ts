@@ -49,10 +49,14 @@ interface Zone {
   readonly domain: string;
   readonly names: ClusterNames;
   /**
-   * If there are more records, one more than these is returned: a service may have more endpoints than a response has room for.
+   * The maximum number of records. If there are more, one more than these is returned: a service may have more endpoints than a
+   * response has room for.
    */
   readonly most?: number;
-  /** From which part of the endpoints on they are read, from 0 to less than 1, so that all of them get into responses. */
+  /**
+   * The place at which the reading of the endpoints begins, as a share of their number from 0 to less than 1. It varies, so
+   * that all endpoints get into responses.
+   */
   readonly from?: number;
 }
 

@@ -37,7 +37,7 @@ const LONGEST_QUERY_BYTES = 512;
 /** The cache, bounded in entries and bytes; the oldest responses leave first. */
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
-  /** In the order in which they were stored, the oldest first. */
+  /** The responses in the order in which they were stored, the oldest first. */
   readonly #entries = new Map<string, Entry>();
   readonly #pending = new Map<string, Promise<Buffer>>();
   #bytes = 0;

@@ -17,11 +17,11 @@ export interface PodInterface {
   readonly port: string;
   readonly index: number;
   readonly mac: string;
-  /** In canonical form, link-local ones included. */
+  /** The addresses in canonical form, link-local ones included. */
   readonly addresses: readonly string[];
 }
 
-/** Before everything else that sees frames of bridges, as br_netfilter does. */
+/** The priority of the chain, which is before everything else that reads frames of bridges, as that of br_netfilter is. */
 const PRIORITY = -300;
 const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 

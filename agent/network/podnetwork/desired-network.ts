@@ -106,7 +106,7 @@ export interface WireguardPeer {
 /** The complete state of the kernel that the agent owns. */
 export interface DesiredNetwork {
   readonly link: VxlanLink | WireguardLink | undefined;
-  /** With their prefix lengths. */
+  /** The addresses with their prefix lengths. */
   readonly addresses: readonly string[];
   readonly routes: readonly Route[];
   readonly neighbors: readonly Neighbor[];

@@ -30,7 +30,7 @@ export interface ObservedLink {
   readonly name: string;
   readonly mtu: number;
   readonly isUp: boolean;
-  /** With their prefix lengths, without link-local ones. */
+  /** The addresses with their prefix lengths, without link-local ones. */
   readonly addresses: readonly string[];
   /** `undefined` if it is not a VXLAN link. */
   readonly vxlan: Omit<VxlanLink, 'kind' | 'name' | 'mtu'> | undefined;

@@ -98,7 +98,7 @@ export class PodNetwork {
   /** The nodes of the last run, until the API server has sent them. */
   #remembered: readonly ClusterNode[] | undefined;
   #hasLoaded = false;
-  /** When the WireGuard key of this node is to be replaced. */
+  /** The time at which the WireGuard key of this node is to be replaced. */
   #keysDueMs = Infinity;
   /** Whether this host can create the link of the mode. */
   #isSupported = false;

@@ -9,7 +9,7 @@ import { readOwnFile } from '../../files/regular-file.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 
 interface StoredKeys {
-  /** Both in base64, as the tools of WireGuard have them. */
+  /** The public key. Both keys are in base64, as the tools of WireGuard write them. */
   readonly publicKey: string;
   readonly privateKey: string;
   readonly createdMs: number;

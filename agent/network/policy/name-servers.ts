@@ -14,7 +14,7 @@ const PROTOCOLS = ['UDP', 'TCP'] as const;
 /** Queries that no policy of the pod allows. */
 export interface RefusedQueries {
   readonly family: AddressFamily;
-  /** In canonical form. */
+  /** The address of the pod in canonical form. */
   readonly pod: string;
   readonly server: string;
   readonly protocol: (typeof PROTOCOLS)[number];

@@ -17,7 +17,10 @@ import { type AllowedPorts, LAST_PORT, type PortRange, PROTOCOLS } from './allow
 import type { CompiledPolicies, Direction, Profile } from './compile-policies.ts';
 
 const FAMILIES: readonly AddressFamily[] = [4, 6];
-/** Before other filters. What these drop stays dropped: an accepted packet continues with the next table. */
+/**
+ * The priority of the chains, which is before that of other filters. A packet that these chains drop stays dropped: an accepted
+ * packet continues with the next table.
+ */
 const PRIORITY = -5;
 
 /** The source and the destination of the connection, and how nftables names the types. */

@@ -27,7 +27,7 @@ export class TooManySteps extends Error {
 
 interface MatchedPod {
   readonly pod: PolicyPod;
-  /** Those of its addresses that match: a block may contain only one of them. */
+  /** The addresses of the pod that match: a block may contain only one of them. */
   readonly ranges: readonly AddressRange[];
 }
 
@@ -45,7 +45,7 @@ export class PodIndex {
   readonly #matched: readonly MatchedPod[];
   readonly #groups: readonly Group[];
   readonly #groupsOfNamespace: ReadonlyMap<string, readonly Group[]>;
-  /** By key and value of each label. */
+  /** The groups by key and value of each label. */
   readonly #groupsOfLabel = new Map<string, Group[]>();
   readonly #labels: ReadonlyMap<string, Readonly<Record<string, string>>>;
 

@@ -51,7 +51,7 @@ const SYNTAX = {
 export const tableType = (family: Family): 'ip' | 'ip6' => SYNTAX[family].ip;
 
 const MARK = 'jump mark-for-masquerade';
-/** In characters. nftables allows 255. */
+/** The maximum length of a name in characters. nftables allows 255. */
 const LONGEST_NAME = 200;
 
 /** Returns the sets and chains that every host has, without elements. */
@@ -297,7 +297,7 @@ interface Names {
   readonly external: string;
   /** The chain that drops traffic from outside of the source ranges. */
   readonly firewall: string;
-  /** With session affinity: the chain that leads to the endpoint, and the set of its clients. */
+  /** The chain that leads to the endpoint, and the set of its clients, for session affinity. */
   readonly endpoint: (endpoint: Endpoint) => { readonly chain: string; readonly set: string };
 }
 

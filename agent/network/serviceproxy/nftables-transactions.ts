@@ -28,7 +28,7 @@ export class NftablesTransactions {
   readonly #chains = new TrackedValues();
   readonly #sets = new TrackedValues();
   readonly #elements = new TrackedValues();
-  /** By element: how many ports have it. The ports of a service share the element of its cluster IP. */
+  /** The number of ports that share an element, by element. The ports of a service share the element of its cluster IP. */
   readonly #holders = new Map<string, number>();
   /** What each port has added. */
   readonly #objects = new Map<ServicePort, NftObjects>();

@@ -54,9 +54,9 @@ export class ServiceTable {
   readonly #options: ServiceTableOptions;
   /** The addresses and ports that services claim. */
   readonly #claimed = new Map<string, readonly ServicePort[]>();
-  /** Those of the claimed addresses and ports that the services get. */
+  /** The ports of each service, without the addresses and ports that another service has claimed before. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
-  /** By claim (an address and port, or a node port): the ports that make it, with the keys of their services. */
+  /** The ports that claim the same address and port, or node port, by this claim. The values are the keys of their services. */
   readonly #claimants = new Map<string, Map<ServicePort, string>>();
   /** The services by their cluster IPs. */
   readonly #clusterIps = new Map<string, Set<string>>();

@@ -47,9 +47,9 @@ const hostAddresses = (): ReadonlySet<string> =>
 
 /** The endpoints that may have connections, as `endpointText` writes them, by what clients send to. */
 interface Frontends {
-  /** By address and port. */
+  /** The endpoints by address and port of the service. */
   readonly addresses: ReadonlyMap<string, ReadonlySet<string>>;
-  /** By node port. */
+  /** The endpoints by node port. */
   readonly nodePorts: ReadonlyMap<number, ReadonlySet<string>>;
 }
 
@@ -67,7 +67,10 @@ export function frontendsOf(ports: Iterable<ServicePort>): Frontends {
   return { addresses, nodePorts };
 }
 
-/** Both directions of an entry. The second one is that of the responses, which come from where the datagrams are sent to. */
+/**
+ * Matches each direction of an entry. The second one is that of the responses, which come from the address that the datagrams
+ * are sent to.
+ */
 const TUPLE = /src=([^\s=]+) dst=([^\s=]+) sport=(\d+) dport=(\d+)/g;
 
 /**

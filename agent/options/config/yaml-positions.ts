@@ -20,7 +20,7 @@ const MAX_DEPTH = 1000;
 interface Open {
   readonly path: readonly string[];
   readonly kind: 'map' | 'list' | 'document';
-  /** In a map, the key of the next value. */
+  /** The key of the next value, in a map. */
   key: string | undefined;
   index: number;
 }

@@ -33,7 +33,7 @@ const REMEMBERED: ReadonlySet<string> = new Set([
 /** The longest part of a key that others choose, in characters of a file name, which can have 255. */
 const LONGEST_NAME = 160;
 
-/** After this time without a response, the client returns a stored object if it has one. */
+/** The time after which the client returns a stored object, if it has one, instead of waiting for a response. */
 const PATIENCE_MS = 3_000;
 
 interface LastKnownClientOptions {

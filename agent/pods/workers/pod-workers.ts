@@ -34,11 +34,16 @@ export interface SyncOutcome {
   readonly ended: boolean;
   /** Empty after a sync without failures. */
   readonly errors: readonly Error[];
-  /** When the next sync is due at the latest. */
+  /** The latest time of the next sync. */
   readonly retryAtMs: number | undefined;
-  /** When the first back-off of a container that crashes is over. Another error does not make the next sync sooner. */
+  /**
+   * The time at which the first back-off of a container that crashes is over. Another error does not make the next sync
+   * earlier.
+   */
   readonly backOffUntilMs?: number | undefined;
-  /** Until when the next sync waits, whatever wakes the worker meanwhile. The termination of the pod does not wait. */
+  /**
+   * The time until which the next sync waits, whatever wakes the worker meanwhile. The termination of the pod does not wait.
+   */
   readonly settlesAtMs?: number | undefined;
 }
 

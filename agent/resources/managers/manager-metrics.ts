@@ -35,8 +35,8 @@ function alignedMetrics(metrics: MetricsRegistry) {
 /** 0.05 ms, doubled fourteen times. */
 const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
 /**
- * In seconds: from 0.1 to 40, which is about the deadline of a call, in equal factors. Written out, because Go's power function
- * has other last digits, which are in the names of the buckets.
+ * The bounds of the buckets in seconds: from 0.1 to 40, which is about the deadline of a call, in equal factors. They are
+ * constants, because Go's power function has other last digits, which are in the names of the buckets.
  */
 export const DRA_BUCKETS: readonly number[] = [
   ...[0.1, 0.1534127404634391, 0.23535468936502524, 0.36106407876409946, 0.5539182980610752, 0.849781240983936],

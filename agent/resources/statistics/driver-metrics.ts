@@ -7,7 +7,7 @@ import { DRA_BUCKETS } from '../managers/manager-metrics.ts';
 /** Returns the observer of calls to the driver of a name. */
 type DriverCallObserver = (driver: string) => GrpcCallObserver;
 
-/** In seconds, as those of other operations on volumes. */
+/** The bounds of the buckets in seconds, which are those of other operations on volumes. */
 const STORAGE_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 /** Programs of pods can create sockets. Those beyond this number are not shown. */
 const MOST_SHOWN_SOCKETS = 256;

@@ -24,7 +24,7 @@ export interface DiskCounters {
 
 /** A mounted filesystem. One without a block device has counters of 0. */
 export interface HostFilesystem {
-  /** Such as `/dev/sda1`, or `/dev/shm` of a tmpfs. */
+  /** The device of the file system, such as `/dev/sda1`, or `/dev/shm` for a tmpfs. */
   readonly device: string;
   readonly space: Filesystem;
   readonly counters: DiskCounters;

@@ -41,7 +41,7 @@ export function measuredSyncer(
     })
     .with();
   const seen = new Set<string>();
-  /** When a pod that does not run yet was first seen, by pod uid. */
+  /** The times at which pods that do not run yet were first seen, by pod uid. */
   const starting = new Map<string, number>();
   const started = (uid: string): void => {
     const fromMs = starting.get(uid);

@@ -9,7 +9,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 
-/** In seconds. */
+/** The bounds of the buckets in seconds. */
 export const STARTUP_BUCKETS: readonly number[] = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
@@ -43,7 +43,7 @@ const REJECTIONS: ReadonlySet<string> = new Set([
 ]);
 
 interface Startup {
-  /** When the agent saw the pod first. */
+  /** The time at which the agent saw the pod first. */
   readonly seenMs: number;
   pullingMs: number;
   hasWorker: boolean;

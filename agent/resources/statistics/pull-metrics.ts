@@ -21,7 +21,7 @@ const SIZES: readonly (readonly [aboveBytes: number, label: string])[] = [
 ];
 const UNKNOWN_SIZE = 'N/A';
 
-/** In seconds. */
+/** The bounds of the buckets in seconds. */
 const PULL_BUCKETS = [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600];
 
 /** Returns the observer of pulls that succeeded. Their durations include the time in the queue. */

@@ -75,7 +75,7 @@ interface UsageOptions {
 }
 
 const FIRST_RATE_WAIT_MS = 1_000;
-/** Such as `burstable`, or `kubepods-burstable.slice` with systemd. */
+/** Matches the cgroup of a QoS class, such as `burstable`, or `kubepods-burstable.slice` with systemd. */
 const QOS_CLASS = /(^|-)(burstable|besteffort)(\.slice)?$/;
 
 /** Owns the last snapshot and the CPU times from which rates are computed. */

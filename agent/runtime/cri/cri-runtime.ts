@@ -42,9 +42,9 @@ const STOP_MARGIN_MS = 60_000;
 
 /** The sockets and limits of the connection. */
 interface CriRuntimeOptions {
-  /** For example `unix:///run/containerd/containerd.sock`. */
+  /** The address of the runtime service, such as `unix:///run/containerd/containerd.sock`. */
   readonly endpoint: string;
-  /** If empty or absent, `endpoint` is used. */
+  /** The address of the image service. If it is empty or absent, `endpoint` is used. */
   readonly imageEndpoint?: string;
   /** The value of `--runtime-request-timeout`. */
   readonly requestTimeoutMs?: number;

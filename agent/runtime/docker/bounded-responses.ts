@@ -51,7 +51,7 @@ interface Modem {
   ): void;
 }
 
-/** With these codes, docker-modem takes every response for a success, and returns it unread. */
+/** All status codes. With these, docker-modem takes every response for a success, and returns it unread. */
 const EVERY_CODE = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [at + 100, true as const]));
 
 interface Bounds {

@@ -33,7 +33,7 @@ export class ContainerStates {
   readonly #deps: ContainerStatesDeps;
   readonly #remembered = new Map<string, Remembered>();
   readonly #stopped = new Set<string>();
-  /** When a start failed, by container id. The engine does not record this time. */
+  /** The times at which starts failed, by container id. The engine does not record them. */
   readonly #startFailures = new Map<string, number>();
 
   constructor(deps: ContainerStatesDeps) {

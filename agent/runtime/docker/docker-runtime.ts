@@ -40,7 +40,7 @@ import { DockerStats } from './stats.ts';
 
 /** The engine, the identity of the agent, and its settings of pods. */
 interface DockerRuntimeOptions {
-  /** For example `unix:///var/run/docker.sock`. */
+  /** The address of the engine, such as `unix:///var/run/docker.sock`. */
   readonly endpoint: string;
   readonly nodeName: string;
   /** The agent's root directory. Together with the node's name it identifies the containers of this agent. */

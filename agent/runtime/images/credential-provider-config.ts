@@ -18,7 +18,7 @@ export interface TokenAttributes {
   readonly requiresServiceAccount: boolean;
   readonly requiredAnnotations: readonly string[];
   readonly optionalAnnotations: readonly string[];
-  /** With `Token`, cached credentials are valid for that token only. */
+  /** What cached credentials are valid for: `ServiceAccount` means all tokens of the account, `Token` means that token only. */
   readonly cacheType: 'ServiceAccount' | 'Token';
 }
 

@@ -334,7 +334,7 @@ export class ImageManager {
   }
 }
 
-/** For whom an image is pulled. */
+/** A pod that waits for the pull of an image. */
 interface Waiter {
   readonly namespace: string;
   /** Aborts when nobody waits any more. */

@@ -5,7 +5,10 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 
-/** After this time a pull no longer counts against the limit. Pulls beside it cost bandwidth, but a wait costs other pods. */
+/**
+ * The time after which a pull no longer counts against the limit. More pulls at once cost bandwidth, but waiting delays other
+ * pods.
+ */
 const LATE_MS = 60_000;
 
 interface TurnLimits {

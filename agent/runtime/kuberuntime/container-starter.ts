@@ -29,7 +29,7 @@ export interface WaitingReason {
 /** The error of a container that does not start. Its status shows the reason. */
 class StartError extends Error {
   readonly reason: string;
-  /** When the back-off of a container that crashes is over. */
+  /** The time at which the back-off of a container that crashes is over. */
   readonly backOffUntilMs: number | undefined;
   constructor(reason: string, message: string, options: ErrorOptions & { readonly backOffUntilMs?: number } = {}) {
     super(message, options);

@@ -44,9 +44,9 @@ interface SyncResult {
   readonly errors: readonly Error[];
   /** The earliest time at which the back-off of a container that crashes is over. */
   readonly backOffUntilMs?: number | undefined;
-  /** When the next sync has something to do. */
+  /** The time at which the next sync has something to do. */
   readonly retryAtMs?: number | undefined;
-  /** Until when the next sync waits, whatever happens meanwhile. */
+  /** The time until which the next sync waits, whatever happens meanwhile. */
   readonly settlesAtMs?: number | undefined;
   /** Why a running container did not get the resources that are allocated to its pod. */
   readonly resizeError?: string | undefined;

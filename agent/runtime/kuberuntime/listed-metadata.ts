@@ -4,7 +4,10 @@
  */
 import type { Pod } from '../../model/pod.ts';
 
-/** For 250 pods, with as many sandboxes that have ended, lists stay within half of what is accepted. */
+/**
+ * The maximum number of labels, and of annotations. The lists of 250 pods, with as many terminated sandboxes, then have half of
+ * the accepted size.
+ */
 const MOST_ENTRIES = 128;
 const MOST_CHARACTERS = 16 * 1024;
 

@@ -8,7 +8,7 @@ interface LogEntry {
   /** RFC 3339 with all nine digits after the second; `Z` for every zone without an offset. */
   readonly time: string;
   readonly stream: string;
-  /** Without a newline if it is a part of a line. */
+  /** The text of the line. It has no newline if it is a part of a line. */
   readonly text: Buffer;
 }
 

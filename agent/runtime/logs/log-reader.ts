@@ -48,7 +48,7 @@ interface LogReadDeps {
 }
 
 interface LineFilter {
-  /** In UTC without the zone, with nine digits of the second. */
+  /** The start time in UTC without the zone, with nine digits of the second. */
   readonly sinceText: string;
   readonly timestamps: boolean;
   readonly stream: string | undefined;

@@ -11,7 +11,10 @@ import { checkDriverName } from '../plugins/plugin-names.ts';
 import type { CsiNode, DriverOnNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
 
-/** As in the CSINode. The id is written to an annotation of the node before, and all annotations have 256 KiB together. */
+/**
+ * The maximum length of a node id, as in the CSINode. The id is written to an annotation of the node before, and all
+ * annotations have 256 KiB together.
+ */
 const LONGEST_NODE_ID = 256;
 /** Each becomes a label of the node. */
 const MOST_SEGMENTS = 64;
@@ -19,7 +22,7 @@ const MOST_SEGMENTS = 64;
 /** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
 
-/** After these errors the driver may have done its work nevertheless. */
+/** The errors after which the driver may have done its work nevertheless. */
 const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
   'Canceled',
   'DeadlineExceeded',

@@ -6,7 +6,7 @@ import * as restricted from './restricted.ts';
 
 interface Row {
   readonly check: Check;
-  /** From this minor version on, the restricted level has a stricter form of the same check. */
+  /** The minor version from which on the restricted level has a stricter form of the same check. */
   readonly overriddenFrom?: number;
 }
 

@@ -30,7 +30,7 @@ export interface GraphWork {
 }
 
 const NO_OWNERS: readonly OwnerReference[] = [];
-/** Most objects have no dependents and share this set, which stays empty. */
+/** The dependents of objects without any. Most objects share this set, which stays empty. */
 const NO_DEPENDENTS = new Set<GraphNode>();
 
 function addDependent(owner: GraphNode, dependent: GraphNode): void {

@@ -35,7 +35,7 @@ interface PortSpan {
 
 /** What the flags say about load balancers. */
 export interface ServiceLoadBalancersOptions {
-  /** If false, the controller only releases what it served before. */
+  /** Whether load balancers are served. If not, the controller only releases what it served before. */
   readonly isEnabled: boolean;
   /** The port of the API server, which runs on nodes. */
   readonly apiServerPort: number;

@@ -33,7 +33,7 @@ import {
 import { CONTROLLER_ATTACHES_ANNOTATION } from '../../../api/meta/well-known-labels.ts';
 import { attachmentName } from '../../../api/kinds/attached-volumes.ts';
 
-/** After this time, a volume counts as unmounted from an unhealthy node that does not report it. */
+/** The time after which a volume counts as unmounted from an unhealthy node that does not report it. */
 const UNMOUNT_PATIENCE_MS = 6 * 60_000;
 const BY_NODE = 'node';
 

@@ -12,8 +12,8 @@ import type { DeviceAllocation } from './device-requests.ts';
 export type Consumption = ReadonlyMap<string, Quantity>;
 
 /**
- * The devices that are in use, by their keys. `node` is given for a device that one node alone can use. Another node may have
- * published a device with the same names, so that allocations for another node do not count.
+ * The devices that are in use, by their keys (`deviceKey`). `node` is given for a device that one node alone can use:
+ * allocations for other nodes then do not count, because another node may have published a device with the same names.
  */
 export interface DevicesInUse {
   /** Whether an allocation holds the whole device. */
@@ -38,12 +38,12 @@ interface Tally {
 }
 
 const NONE: readonly Use[] = [];
-/** In place of the name of a node: an allocation that does not name a single one. */
+/** Takes the place of the node's name in an allocation that is not for a single node. */
 const SEVERAL = '';
 
-/** A device is free when no allocation holds it. */
+/** Counts the allocations by device and node. A device is free when no allocation holds it. */
 export class AllocatedDevices implements DevicesInUse {
-  /** By key, and then by node. */
+  /** The tallies by device key, and then by node. */
   readonly #tallies = new Map<string, Map<string, Tally>>();
   readonly #usesOf = new Map<string, readonly Use[]>();
 
@@ -65,7 +65,7 @@ export class AllocatedDevices implements DevicesInUse {
     return node === undefined ? [...byNode.values()] : [byNode.get(SEVERAL) ?? [], byNode.get(node) ?? []].flat();
   }
 
-  /** Replaces the allocation of that id. `undefined` removes it. */
+  /** Replaces the allocation with this id, or removes it if `allocation` is `undefined`. */
   set(id: string, allocation: DeviceAllocation | undefined): void {
     const before = this.#usesOf.get(id) ?? NONE;
     const results = allocation?.devices?.results ?? [];

@@ -24,7 +24,7 @@ export interface StoredObjects {
   readonly objectBytes: ObjectBytes;
 }
 
-/** One seat is taken for each of these many bytes of a list or of a written object. */
+/** The bytes of a list or of a written object for which a request takes one more seat. */
 const BYTES_PER_SEAT = 100_000;
 /** The maximum size that counts for a list, because a list is streamed from the cache and never wholly in memory. */
 const MAX_STREAMED_BYTES = 1_000_000;

@@ -48,7 +48,7 @@ export interface EtcdClient {
 interface EtcdOptions {
   /** `https://etcd-1:2379`: the first one that answers is used. */
   readonly servers: readonly string[];
-  /** For `https` servers. */
+  /** The keys and certificates for `https` servers. */
   readonly tls: GrpcTls;
 }
 

@@ -17,7 +17,7 @@ const TIMEOUT_MS = 2000;
 /** The timeouts of the options hold for each request of a check, which is repeated at another member if one does not answer. */
 export class EtcdHealth {
   readonly #options: EtcdHealthOptions;
-  /** One check runs at a time for all callers. */
+  /** The running checks. One check runs at a time for all callers. */
   readonly #running = new Map<boolean, Promise<void>>();
 
   constructor(options: EtcdHealthOptions) {

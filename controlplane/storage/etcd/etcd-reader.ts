@@ -39,7 +39,7 @@ interface EtcdReaderOptions {
 
 interface EtcdState {
   readonly revision: number;
-  /** In the order of revisions. */
+  /** The records in the order of revisions. */
   readonly records: readonly LogRecord[];
 }
 

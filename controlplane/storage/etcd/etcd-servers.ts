@@ -21,7 +21,7 @@ export type EtcdWatchResponse = IncomingOf<typeof ETCD_MESSAGES, 'WatchResponse'
 interface EtcdServersOptions {
   /** `https://etcd-1:2379`. */
   readonly servers: readonly string[];
-  /** For `https` servers. */
+  /** The keys and certificates for `https` servers. */
   readonly tls: GrpcTls;
   readonly clock: Clock;
 }

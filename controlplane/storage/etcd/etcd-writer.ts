@@ -20,7 +20,7 @@ interface EtcdWriterOptions {
 /** A write with the keys and values of the storage. */
 export interface EtcdWrite {
   readonly key: string;
-  /** Without a value, the key is deleted. */
+  /** The value to write. If it is `undefined`, the key is deleted. */
   readonly value: Buffer | undefined;
   /** The revision that the key must have. 0 means that it must not exist. */
   readonly expectedRevision: number;

@@ -29,7 +29,7 @@ export interface EtcdLayout extends EtcdValueLayout {
 /** What was copied, for the comparison of both sides. */
 export interface Contents {
   readonly objects: number;
-  /** Over the keys and objects, in the order of the keys. Resource versions do not count. */
+  /** The digest of the keys and objects in the order of the keys, without resource versions. */
   readonly digest: string;
 }
 

@@ -22,7 +22,7 @@ import { refuseDamagedLog, removeRest } from './write-ahead-log.ts';
 
 /** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
 const LOG_BYTES = 16 * 1024 * 1024;
-/** After a failed checkpoint, the next attempt is made once the log has grown by this number of pages. */
+/** The number of pages by which the log grows after a failed checkpoint, before the next attempt is made. */
 const RETRY_PAGES = 100;
 /** The number of pages by which deletions may grow a database on a full disk: enough for about 40,000 deletions. */
 const DELETION_PAGES = 1000;

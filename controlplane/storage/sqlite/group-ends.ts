@@ -4,7 +4,7 @@
  */
 import { type LogPage, recordsBetween } from '../stored-log.ts';
 
-/** At least this many of the newest commits are remembered. Pages before them are not trimmed. */
+/** The number of the newest commits that are remembered at least. Pages before them are not trimmed. */
 const MOST_ENDS = 65_536;
 
 /** The ends of the newest commits, as revisions in ascending order. */

@@ -18,7 +18,7 @@ import { isStep, stepName } from './steps.ts';
 type Moment = 'before' | 'during' | 'after';
 type Callable = (...args: unknown[]) => unknown;
 
-/** By then, the runtime or the API server has received the request, and usually has not responded. */
+/** The time after which the runtime or the API server has received the request, and usually has not responded. */
 const DURING_MS = 8;
 const SMALLEST_WAIT_MS = 0;
 const { SOAK_DEATH: death = '', SOAK_DEATH_TURN: turn = '1', SOAK_TRACE: trace = '' } = process.env;

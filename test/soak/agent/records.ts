@@ -26,8 +26,8 @@ export interface ContainerRecord {
 const LETTERS: Readonly<Record<string, Mark['what']>> = { S: 'started', A: 'alive', X: 'exited', T: 'stopped' };
 
 /**
- * If its client disappears while a container starts, a runtime may cancel the start. The process is then killed within this
- * time. A process that lives longer was started successfully.
+ * The time within which a runtime kills a process whose start it cancels, because the client has disappeared. A process that
+ * lives longer was started successfully.
  */
 const TAKEN_BACK_SECONDS = 3;
 

@@ -84,7 +84,7 @@ export const PAIR_FAULTS: Readonly<Record<string, (scene: PairScene) => Promise<
     await promote(scene);
     await sleep(scene.random.between(0, 2000));
   },
-  /** It is promoted while it copies what it has missed, which was compacted. */
+  /** Promotes the standby while it copies what it has missed, which was compacted. */
   async 'promoted-behind'(scene) {
     const { pair, random, recording, problems } = scene;
     await takeDown(scene, pair.second);

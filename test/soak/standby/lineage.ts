@@ -13,10 +13,10 @@ export interface Term {
   readonly copied: number;
   /** The term writes above this revision. */
   readonly begins: number;
-  /** When the promotion was asked for, and when the command returned. */
+  /** The time at which the promotion was requested. `doneMs` is the time at which the command returned. */
   readonly askedMs: number;
   readonly doneMs: number;
-  /** From then on, the former first must acknowledge nothing. Infinite until that is known. */
+  /** The time from which on the former first must acknowledge nothing. It is infinite until that is known. */
   fencedMs: number;
   /** Whether the command said that nothing is lost. */
   readonly isComplete: boolean;
@@ -64,7 +64,7 @@ export function lineageReport(
 
 class Lineage {
   readonly #terms: readonly Term[];
-  /** For each term, what had an answer before this time was copied by the next one, because a later write was. */
+  /** For each term, the time before which every acknowledged write was copied by the next term, because a later write was. */
   readonly #sureMs: readonly number[];
   lost = 0;
   afterPromotion = 0;

@@ -23,7 +23,7 @@ interface PluginResourcesOptions {
 
 interface Resource {
   endpoint: DeviceEndpoint | undefined;
-  /** When the plugin disconnected; undefined while it is connected. */
+  /** The time at which the plugin disconnected; `undefined` while it is connected. */
   goneAtMs: number | undefined;
   devices: ReadonlyMap<string, PluginDevice>;
 }

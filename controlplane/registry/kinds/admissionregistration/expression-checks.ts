@@ -61,7 +61,7 @@ export function expressionErrors(
   return [invalid(field, question.expression, fault)];
 }
 
-/** As many expressions are checked in one turn of the event loop: each may have ten thousand characters. */
+/** The number of expressions that are checked in one turn of the event loop. Each may have ten thousand characters. */
 const EXPRESSIONS_OF_A_TURN = 4;
 
 /**

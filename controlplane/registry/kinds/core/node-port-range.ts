@@ -9,12 +9,12 @@ import { isStorageError, StorageError, type Storage, type TransactionWrite } fro
 import type { ServiceClaims } from './service-claims.ts';
 import { portsOf, type Service } from './service-types.ts';
 
-/** Its key in etcd is that of kube-apiserver: `/registry/ranges/servicenodeports`. */
+/** The key of the allocated node ports. In etcd it is that of kube-apiserver: `/registry/ranges/servicenodeports`. */
 const RANGE_KEY = '/core/ranges/servicenodeports';
 /** How often a write is tried when other servers change the object at the same time. */
 const ATTEMPTS = 20;
 
-/** Both ports are in the range. */
+/** A range of ports. Both ends belong to it. */
 interface PortRange {
   readonly from: number;
   readonly to: number;

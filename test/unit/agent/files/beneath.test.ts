@@ -16,7 +16,7 @@ async function folders(): Promise<{ readonly inside: string; readonly outside: s
   return { inside, outside };
 }
 
-/** Only root can mount, and not in every container. */
+/** Whether the test may mount. Only root can, and not in every container. */
 const mayMount = spawnSync('unshare', ['--mount', 'mount', '--bind', '/tmp', '/tmp']).status === 0;
 
 describe('files beneath a directory', () => {

@@ -24,7 +24,7 @@ import {
 } from '../../../../api/cel/values.ts';
 
 const LARGE = 20_000;
-/** One unit of cost covers a comparison of a hundred characters. */
+/** The minimum cost of a comparison: one unit covers a hundred characters. */
 const LEAST_COST = LARGE / 100;
 
 /** Functions that take the same time for arguments of any size, because they do not read these arguments. */

@@ -17,7 +17,7 @@ import { until } from '../../../until.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 let pem: { readonly ca: string; readonly cert: string; readonly key: string };
-/** Like `pem`, as the signer of kubelets' serving certificates makes them. */
+/** A certificate and key like `pem`, but as the signer of kubelets' serving certificates issues them. */
 let ofNode: Pick<typeof pem, 'cert' | 'key'>;
 let directory: string;
 

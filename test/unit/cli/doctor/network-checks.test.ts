@@ -23,7 +23,7 @@ const cluster: ClusterFacts = {
 };
 
 interface Faults {
-  /** By `address` of connections from this host, and `pod>address` of those from a pod. */
+  /** The outcomes of connections: by `address` for those from this host, and by `pod>address` for those from a pod. */
   readonly outcomes?: Readonly<Record<string, Outcome>>;
   readonly answer?: readonly string[] | { readonly failed: string };
   readonly hasPod?: boolean;

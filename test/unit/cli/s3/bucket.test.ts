@@ -10,9 +10,9 @@ import { s3Bucket, type S3Bucket } from '../../../../cli/s3/bucket.ts';
 import { FAKE_S3_KEYS, FakeS3 } from '../../../fakes/fake-s3.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-/** For servers that stall. */
+/** The limits for servers that stall. */
 const TIMES = { idleMs: 300, answerMs: 1500, retryDelaysMs: [1, 1] };
-/** For servers that answer, however busy the host is. */
+/** The limits for servers that answer, however busy the host is. */
 const PATIENT = { idleMs: 60_000, answerMs: 60_000, retryDelaysMs: [1, 1] };
 const LARGE_BYTES = 20 << 20;
 

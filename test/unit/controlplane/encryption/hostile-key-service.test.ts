@@ -21,7 +21,7 @@ const directory = temporaryFolder();
 const TEXT = Buffer.from('the clear text of a secret, long enough to be found');
 const KEY = '/core/secrets/default/a';
 
-/** With `undefined`, the service never responds. */
+/** A response of the service, or `undefined` if it never responds. */
 type Answer = Buffer | undefined | { readonly code: number };
 interface Behaviour {
   status(): Answer;

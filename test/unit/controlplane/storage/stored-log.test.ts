@@ -14,7 +14,7 @@ import type { ValueTransformer } from '../../../../controlplane/storage/value-tr
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-/** Not a cipher: it only shows which form of a value is stored. */
+/** Reverses the bytes. It is no cipher: it only shows which form of a value is stored. */
 const reversing: ValueTransformer = {
   seal: (_key, value) => Buffer.from(value).reverse(),
   unlock: () => Promise.resolve(),

@@ -62,9 +62,9 @@ describe('pod lifecycle events', () => {
 class OnePod {
   state: ContainerState = 'running';
   isBroken = false;
-  /** Of the pod alone, and of all pods. */
+  /** The number of lists of the pod alone, and of all pods. */
   readonly lists = { pod: 0, all: 0 };
-  /** While set, a list of all pods waits for it, with what it has read. */
+  /** What a list of all pods waits for after it has read. */
   gate: Promise<void> | undefined;
   #onEvent: (event: RuntimeEvent) => void = () => undefined;
 
