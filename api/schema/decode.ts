@@ -154,7 +154,8 @@ class Walk {
     for (const key in value) {
       const member = value[key];
       if (member === undefined) continue;
-      this.#path[depth] = key;
+      // A conversion reports unknown names without the keys of the maps around them.
+      if (!this.#isConversion) this.#path[depth] = key;
       setMember(out, key, member === null ? zeroEntry(values) : this.#node(values, member));
     }
     this.#path.length = depth;

@@ -5,7 +5,6 @@
  * Documents are built from the rows of the catalog on the first use after a change, in the requested encoding, and cached.
  */
 import { trimEnd } from '../../api/component/trim.ts';
-import { createHash } from 'node:crypto';
 import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
 import { encodeYaml } from '../../api/codec/yaml.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
@@ -20,6 +19,7 @@ import { Document, sendDocument, SHARED } from './document.ts';
 import { asksForForm, checkProduced, formatOf, isPretty, type Format } from './media-type.ts';
 import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
+import { storageVersionHash } from './storage-version-hash.ts';
 import { methodNotAllowed, notFound } from './router.ts';
 import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE } from '../../api/http/media-types.ts';
 
@@ -193,7 +193,7 @@ class Discovery {
     if (found === undefined || rows === undefined) return undefined;
     const sorted = rows.toSorted((a, b) => (a.resource < b.resource ? -1 : 1));
     const resources = sorted.flatMap((row) => [
-      resourceDocument(row, storageVersion(found, row)),
+      resourceDocument(row, storageVersionHash(found.versions, row)),
       ...subresourcesOf(row).map((subresource) => subresourceDocument(row, subresource)),
     ]);
     return {
@@ -315,21 +315,12 @@ function groupDocument({ name, versions }: Group): object {
   return { name, versions: all, preferredVersion: all[0] };
 }
 
-/** Returns the version in which the objects are stored. For built-in kinds it is the first of the group with the resource. */
-function storageVersion(group: Group, row: ResourceInfo): string {
-  if (row.custom?.storedVersion !== undefined) return row.custom.storedVersion;
-  for (const [version, rows] of group.versions) {
-    if (rows.some(({ resource }) => resource === row.resource)) return version;
-  }
-  return row.version;
-}
-
 interface Named {
   readonly name: string;
   readonly [member: string]: unknown;
 }
 
-function resourceDocument(row: ResourceInfo, stored: string): Named {
+function resourceDocument(row: ResourceInfo, hash: string): Named {
   return {
     name: row.resource,
     singularName: row.singular,
@@ -339,14 +330,8 @@ function resourceDocument(row: ResourceInfo, stored: string): Named {
     ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
     ...(row.categories.length === 0 ? {} : { categories: row.categories }),
     // Resources that are not stored (reviews, bindings) have no storage version.
-    ...(row.verbs.includes('list') && row.resource !== 'componentstatuses'
-      ? { storageVersionHash: versionHash(row.group, stored, row.kind) }
-      : {}),
+    ...(row.verbs.includes('list') && row.resource !== 'componentstatuses' ? { storageVersionHash: hash } : {}),
   };
-}
-
-function versionHash(group: string, version: string, kind: string): string {
-  return createHash('sha256').update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString('base64');
 }
 
 /**

@@ -11,7 +11,7 @@ import type { ResourceCatalog } from '../model/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { deprecationWarning } from './deprecations.ts';
+import { deprecationOf } from './deprecations.ts';
 import type { Encodings } from '../model/encoding.ts';
 import { auditFilter, type AuditSink } from './filters/audit.ts';
 import { authenticationFilter } from './filters/authentication.ts';
@@ -106,11 +106,12 @@ function dispatcher(options: HandlerOptions): Handler {
   };
   const serve: Handler = (request) => {
     const warnOf = (info: ResourceInfo): void => {
-      const warning = deprecationWarning(info);
+      const { warning, removedRelease } = deprecationOf(info);
       if (warning === '') return;
       request.warn(warning);
       request.annotate('k8s.io/deprecated', 'true');
-      options.observer.deprecated(request, '');
+      if (removedRelease !== '') request.annotate('k8s.io/removed-release', removedRelease);
+      options.observer.deprecated(request, removedRelease);
     };
     // Paths that a custom resource does not have warn of its version, too.
     const custom = router.customResource(request.info);

@@ -5,6 +5,7 @@
 import { quoteText } from '../../meta/quote.ts';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../json.ts';
 import { quote } from '../../meta/field-error.ts';
+import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
 /** Returns the path element of an item of a set. */
@@ -132,6 +133,13 @@ export function elementText(element: string): string {
   }
 }
 
+/** Formats a value as structured-merge-diff does, which writes the members of an object without brackets and separators. */
 function valueText(value: JsonValue | undefined): string {
-  return typeof value === 'string' ? quote(value) : canonicalJson(value);
+  if (typeof value === 'string') return quote(value);
+  if (Array.isArray(value)) return `[${value.map(valueText).join(',')}]`;
+  if (!isJsonObject(value)) return canonicalJson(value);
+  return Object.keys(value)
+    .sort()
+    .map((name) => `${name}=${valueText(value[name])}`)
+    .join('');
 }

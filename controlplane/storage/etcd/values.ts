@@ -12,6 +12,7 @@ import { decodeStruct } from '../../../api/schema/decode.ts';
 import { builtinResources } from '../../../api/schema/resources.ts';
 import type { Schema } from '../../../api/schema/schema.ts';
 import { encodeObject, parseObject } from '../object-bytes.ts';
+import { WRITTEN_VERSIONS } from '../written-versions.ts';
 import { definitionToV1 } from './definition-to-v1.ts';
 
 /** The translation, for objects of any kind. */
@@ -77,12 +78,6 @@ function completed(object: KubeObject): KubeObject {
 
 /** The groups of the aggregator and of definitions, whose servers write JSON. */
 const IN_JSON: ReadonlySet<string> = new Set(['apiregistration.k8s.io', 'apiextensions.k8s.io']);
-
-/** The versions in which kube-apiserver 1.36 writes kinds, where they are not the version that this project stores. */
-const WRITTEN_VERSIONS: ReadonlyMap<string, string> = new Map([
-  ['MutatingAdmissionPolicy', 'v1beta1'],
-  ['MutatingAdmissionPolicyBinding', 'v1beta1'],
-]);
 
 /** Kinds whose versions differ in their name alone. */
 const SAME_SHAPE: ReadonlySet<string> = new Set([

@@ -157,7 +157,13 @@ const validatingBindings: Strategy<ValidatingBinding> = {
 const mutatingBindings: Strategy<MutatingBinding> = {
   metadataChecks: ['plainWhole'],
   ...specOnly,
-  applyDefaults: (object) => matchDefaults(object.spec?.matchResources),
+  applyDefaults(object) {
+    matchDefaults(object.spec?.matchResources);
+    // Only the oldest version has a default for the action.
+    const { paramRef } = object.spec ?? {};
+    if (paramRef !== undefined && object.apiVersion === `${GROUP}/v1alpha1`)
+      paramRef.parameterNotFoundAction ??= 'Deny';
+  },
   validateCreate: ({ spec = {} }) => mutatingBindingErrors(spec),
   validateUpdate: ({ spec = {} }) => mutatingBindingErrors(spec),
   columns: bindingColumns,

@@ -5,7 +5,8 @@
 import { duplicate, type FieldError, invalid, OMITTED_VALUE, required } from '../../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import type { Job, JobStatus } from './job-types.ts';
-import { nonNegative } from '../field-rules.ts';
+import { IMMUTABLE, nonNegative } from '../field-rules.ts';
+import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { countIndexes } from './job-policies.ts';
 
 const CONDITIONS = 'status.conditions';
@@ -97,7 +98,7 @@ function timeErrors(now: View, before: View, changed: Changed): FieldError[] {
   }
   const reversed = start !== undefined && end !== undefined && timeOf(end) < timeOf(start);
   if (changed('startTime', 'completionTime') && reversed)
-    errors.push(invalid(field, end, 'completionTime cannot be set before startTime'));
+    errors.push(invalid(field, end, 'must be equal to or after `startTime`'));
   if ((now.failed !== before.failed || changed('failedIndexes')) && now.failed && !now.failing)
     errors.push(refuse('cannot set Failed=True condition without the FailureTarget=true condition'));
   const settled = now.complete !== before.complete || now.succeeded !== before.succeeded;
@@ -118,8 +119,8 @@ function finishedErrors(job: Job, now: View, before: View, changed: Changed): Fi
     errors.push(required('status.startTime', 'startTime is required for finished job'));
   const left = (uncounted?.failed ?? []).length + (uncounted?.succeeded ?? []).length;
   if ((ended || changed('uncountedTerminatedPods')) && left > 0) {
-    const text = 'uncountedTerminatedPods needs to be empty for finished job';
-    errors.push(invalid('status.uncountedTerminatedPods', uncounted, text));
+    const shown = internalForm('io.k8s.api.batch.v1.UncountedTerminatedPods', uncounted);
+    errors.push(invalid('status.uncountedTerminatedPods', shown, 'must be empty for finished job'));
   }
   return errors;
 }
@@ -201,6 +202,9 @@ function criteriaErrors(job: Job, now: View): FieldError[] {
   return errors;
 }
 
+const isSuspended = ({ status }: View, value: string): boolean =>
+  (status.conditions ?? []).some((condition) => condition.type === 'Suspended' && condition.status === value);
+
 /** Refuses to revoke a terminal condition and to decrease a counter. */
 function transitionErrors(job: Job, now: View, before: View): FieldError[] {
   const errors: FieldError[] = [];
@@ -222,10 +226,12 @@ function transitionErrors(job: Job, now: View, before: View): FieldError[] {
   if (!elastic) decreased('succeeded');
   const [end, ended] = [now.status.completionTime, before.status.completionTime];
   if (end !== undefined && ended !== undefined && end !== ended)
-    errors.push(invalid('status.completionTime', end, 'completionTime cannot be mutated'));
+    errors.push(invalid('status.completionTime', end, IMMUTABLE));
   const [start, started] = [now.status.startTime, before.status.startTime];
-  if (started !== undefined && start !== started && job.spec?.suspend !== true)
-    errors.push(required('status.startTime', 'startTime cannot be removed for unsuspended job'));
+  // A job that resumes gets a new start from the controller, after its spec is no longer suspended.
+  const resumes = isSuspended(before, 'True') && isSuspended(now, 'False');
+  if (started !== undefined && start !== started && job.spec?.suspend !== true && !resumes)
+    errors.push(invalid('status.startTime', start ?? null, 'field is immutable for unsuspended job once set'));
   if (before.succeeded && !now.succeeded) errors.push(refuse('cannot disable the SuccessCriteriaMet=True condition'));
   if (before.complete && !before.succeeded && now.succeeded)
     errors.push(refuse('cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions'));

@@ -8,7 +8,8 @@ import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors } from '../../../../api/meta/conditions.ts';
 import { type FieldError, invalid, notSupported, required, tooLong } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
-import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
+import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { MAX_ANNOTATIONS_BYTES } from '../../../../api/meta/validation.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
@@ -28,10 +29,27 @@ function uidErrors(field: string, uid: string): FieldError[] {
   return uid.length > MAX_UID_BYTES ? [tooLong(field, MAX_UID_BYTES)] : [];
 }
 
+/** Validates the annotations of the pod's author: domain-prefixed keys, whose case does not matter, and the size of all. */
+function userAnnotationErrors(annotations: Readonly<Record<string, string | undefined>>, field: string): FieldError[] {
+  const keys = Object.keys(annotations).map((key) => key.toLowerCase());
+  const errors = keys.sort().flatMap((key) => {
+    if (key === '') return [required(field)];
+    const faults = invalidFor(field, key, qualifiedNameErrors(key));
+    if (faults.length > 0 || key.includes('/')) return faults;
+    return [invalid(field, key, 'must be a domain-prefixed key (such as "acme.io/foo")')];
+  });
+  const sizes = Object.entries(annotations).map(
+    ([key, value = '']) => Buffer.byteLength(key) + Buffer.byteLength(value),
+  );
+  const sizeBytes = sizes.reduce((sum, size) => sum + size, 0);
+  return sizeBytes > MAX_ANNOTATIONS_BYTES ? [...errors, tooLong(field, MAX_ANNOTATIONS_BYTES)] : errors;
+}
+
 function createErrors({ spec }: Request): FieldError[] {
   const { signerName = '', podName = '', serviceAccountName = '', nodeName = '' } = spec ?? {};
   const errors = [
     ...signerNameErrors('spec.signerName', signerName),
+    ...userAnnotationErrors(spec?.unverifiedUserAnnotations ?? {}, 'spec.unverifiedUserAnnotations'),
     ...invalidFor('spec.podName', podName, dnsSubdomainErrors(podName)),
     ...uidErrors('spec.podUID', spec?.podUID ?? ''),
     ...invalidFor('spec.serviceAccountName', serviceAccountName, dnsSubdomainErrors(serviceAccountName)),

@@ -55,7 +55,7 @@ function proofErrors(raw: Buffer, proof: Buffer, podUid: string): FieldError[] {
   try {
     key = createPublicKey({ key: raw, type: 'spki', format: 'der' });
   } catch {
-    return [invalid(KEY, OMITTED_VALUE, 'must be a valid PKIX-serialized public key')];
+    return [invalid(KEY, raw.toString('base64'), 'must be a valid PKIX-serialized public key')];
   }
   const errors = keyErrors(KEY, key);
   if (errors.length > 0) return errors;

@@ -9,7 +9,7 @@ import { kindRow, type Strategy } from '../../strategy.ts';
 import { leaseColumns } from './columns.ts';
 import { immutable, positive, requiredText } from '../field-rules.ts';
 import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
-import { compareVersions, parseVersion } from './semantic-version.ts';
+import { compareVersions, parseVersion, type SemanticVersion } from './semantic-version.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Lease = Kind<{ spec: V1LeaseSpec }>;
@@ -34,8 +34,10 @@ function specErrors(spec: Lease['spec']): FieldError[] {
 /** Validates the strategy of an election: a built-in one, or a custom one with a domain prefix. */
 function strategyErrors(strategy: string): FieldError[] {
   if (strategy === '') return requiredText('spec.strategy', strategy);
-  if (strategy.includes('/')) return invalidFor('spec.strategy', strategy, qualifiedNameErrors(strategy));
-  return STRATEGIES.includes(strategy) ? [] : [notSupported('spec.strategy', strategy, STRATEGIES)];
+  // kube-apiserver names the field twice.
+  const field = 'spec.strategy.strategy';
+  if (strategy.includes('/')) return invalidFor(field, strategy, qualifiedNameErrors(strategy));
+  return STRATEGIES.includes(strategy) ? [] : [notSupported(field, strategy, STRATEGIES)];
 }
 
 /** Drops the fields of coordinated leader election, whose feature gate is off. An object that already has them keeps them. */
@@ -63,6 +65,9 @@ type LeaseCandidate = Kind<{ spec: V1beta1LeaseCandidateSpec }>;
 
 const NO_VERSION = 'must be a valid semantic version';
 
+/** Stands for a version that is absent or malformed. */
+const ZERO_VERSION: SemanticVersion = { numbers: [0, 0, 0], preRelease: [] };
+
 function candidateErrors({ spec }: LeaseCandidate): FieldError[] {
   const { leaseName = '', binaryVersion = '', emulationVersion = '', strategy = '' } = spec ?? {};
   const errors = requiredText('spec.leaseName', leaseName);
@@ -72,11 +77,12 @@ function candidateErrors({ spec }: LeaseCandidate): FieldError[] {
     errors.push(invalid('spec.emulationVersion', emulationVersion, NO_VERSION));
   if (binaryVersion === '') errors.push(...requiredText('spec.binaryVersion', binaryVersion));
   else if (binary === undefined) errors.push(invalid('spec.binaryVersion', binaryVersion, NO_VERSION));
-  if (emulated !== undefined && binary !== undefined && compareVersions(binary, emulated) < 0) {
+  const [lower, upper] = [emulated ?? ZERO_VERSION, binary ?? ZERO_VERSION];
+  if (emulationVersion !== '' && binaryVersion !== '' && compareVersions(upper, lower) < 0) {
     const text = 'must be greater than or equal to `emulationVersion`';
     errors.push(invalid('spec.binaryVersion', binaryVersion, text));
   }
-  if (strategy === 'OldestEmulationVersion' && emulated === undefined) {
+  if (strategy === 'OldestEmulationVersion' && compareVersions(lower, ZERO_VERSION) === 0) {
     const text = "must be specified when `strategy` is 'OldestEmulationVersion'";
     errors.push(...requiredText('spec.emulationVersion', '', text));
   }

@@ -1,6 +1,6 @@
 /** Parses and compares the semantic versions (semver.org 2.0.0) of lease candidates. */
 
-interface SemanticVersion {
+export interface SemanticVersion {
   readonly numbers: readonly number[];
   readonly preRelease: readonly string[];
 }

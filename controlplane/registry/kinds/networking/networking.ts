@@ -175,8 +175,9 @@ function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
 
 const serviceCidrs: Strategy<ServiceCidr> = {
   metadataChecks: ['update'],
-  // As in kube-apiserver, a create or a replacement keeps the status that the client sends.
-  resetFields: [['status']],
+  prepareForCreate: specAndStatus.prepareForCreate,
+  prepareForUpdate: specAndStatus.prepareForUpdate,
+  resetFields: specAndStatus.resetFields,
   validateCreate: rangeErrors,
   validateUpdate: rangeUpdateErrors,
   columns: serviceCidrColumns,

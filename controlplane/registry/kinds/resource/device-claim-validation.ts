@@ -229,7 +229,7 @@ function allocationErrors(allocation: Allocation, at: string, names: RequestName
       ...driverErrors(`${own}.driver`, result.driver ?? ''),
       ...poolErrors(`${own}.pool`, result.pool ?? ''),
       ...labelErrors(`${own}.device`, result.device ?? ''),
-      ...bindingConditionErrors(result.bindingConditions ?? [], result.bindingFailureConditions ?? [], own),
+      ...bindingConditionErrors(result, own),
       ...(result.shareID === undefined ? [] : uidErrors(`${own}.shareID`, result.shareID)),
     ]),
     ...listErrors(`${at}.devices.config`, config, 2 * MAX_CONFIGS, ({ source = '', requests = [], opaque }, own) => [

@@ -43,7 +43,8 @@ function nest(request: JsonObject): void {
 function flatten(request: JsonObject): void {
   const { exactly } = request;
   delete request['exactly'];
-  if (isJsonObject(exactly)) Object.assign(request, exactly);
+  // The name of the class is always printed, also beside alternatives.
+  Object.assign(request, isJsonObject(exactly) ? exactly : { deviceClassName: '' });
 }
 
 function requests(...path: string[]): Conversion {

@@ -183,10 +183,19 @@ export function tolerationErrors(toleration: Toleration, at: string): FieldError
 
 const MAX_BINDING_CONDITIONS = 4;
 
+interface BindingConditions {
+  readonly bindingConditions?: readonly string[] | undefined;
+  readonly bindingFailureConditions?: readonly string[] | undefined;
+}
+
 /**
  * Validates the binding conditions and the binding failure conditions. A device has both lists or none, and no name is in both.
  */
-export function bindingConditionErrors(bound: readonly string[], failed: readonly string[], at: string): FieldError[] {
+export function bindingConditionErrors(
+  { bindingConditions, bindingFailureConditions }: BindingConditions,
+  at: string,
+): FieldError[] {
+  const [bound, failed] = [bindingConditions ?? [], bindingFailureConditions ?? []];
   const names = (name: string, field: string): FieldError[] => invalidFor(field, name, qualifiedNameErrors(name));
   const boundField = `${at}.bindingConditions`;
   const failedField = `${at}.bindingFailureConditions`;
@@ -204,9 +213,17 @@ export function bindingConditionErrors(bound: readonly string[], failed: readonl
       errors.push(invalid(field, condition, 'bindingFailureConditions must not overlap with bindingConditions'));
   }
   if (bound.length === 0 && failed.length > 0)
-    errors.push(invalid(boundField, null, 'bindingConditions are required to use bindingFailureConditions'));
+    errors.push(
+      invalid(boundField, bindingConditions ?? null, 'bindingConditions are required to use bindingFailureConditions'),
+    );
   if (failed.length === 0 && bound.length > 0)
-    errors.push(invalid(failedField, null, 'bindingFailureConditions are required to use bindingConditions'));
+    errors.push(
+      invalid(
+        failedField,
+        bindingFailureConditions ?? null,
+        'bindingFailureConditions are required to use bindingConditions',
+      ),
+    );
   return errors;
 }
 

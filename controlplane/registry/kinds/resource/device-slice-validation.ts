@@ -158,7 +158,7 @@ function deviceErrors(device: Device, old: Device | undefined, at: string, perDe
       key: ({ counterSet = '' }) => counterSet,
     }),
     ...devicePlacementErrors(device, at, perDevice),
-    ...bindingConditionErrors(device.bindingConditions ?? [], device.bindingFailureConditions ?? [], at),
+    ...bindingConditionErrors(device, at),
   );
   return errors;
 }

@@ -53,11 +53,24 @@ function claimDefaults(spec: ClaimSpec | undefined): void {
 /** Refuses admin access in a namespace whose labels do not allow it. */
 function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext, options: KindOptions): FieldError[] {
   const index = (spec?.devices?.requests ?? []).findIndex(({ exactly }) => exactly?.adminAccess === true);
-  if (index < 0) return [];
+  return index < 0 ? [] : adminLabelErrors(`spec.devices.requests[${index}].adminAccess`, namespace, options);
+}
+
+/** Refuses an allocation with admin access in such a namespace. What is already allocated stays. */
+function adminStatusErrors(object: ResourceClaim, old: ResourceClaim, options: KindOptions): FieldError[] {
+  const granted = ({ status }: ResourceClaim): number =>
+    (status?.allocation?.devices?.results ?? []).findIndex(({ adminAccess }) => adminAccess === true);
+  const index = granted(object);
+  if (index < 0 || granted(old) >= 0) return [];
+  const { namespace = '' } = object.metadata;
+  return adminLabelErrors(`status.allocation.devices.results[${index}].adminAccess`, namespace, options);
+}
+
+function adminLabelErrors(field: string, namespace: string, options: KindOptions): FieldError[] {
   const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
   if (found?.metadata.labels?.[ADMIN_ACCESS_LABEL] === 'true') return [];
   const text = `admin access to devices requires the \`${ADMIN_ACCESS_LABEL}: true\` label on the containing namespace`;
-  return [forbidden(`spec.devices.requests[${index}].adminAccess`, text)];
+  return [forbidden(field, text)];
 }
 
 function claims(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaim> {
@@ -82,7 +95,7 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
         statusWithoutMetadata.prepareForUpdate?.(object, old, context);
         dropDeallocatedDevices(object, old);
       },
-      validateUpdate: claimStatusErrors,
+      validateUpdate: (object, old) => [...adminStatusErrors(object, old, options), ...claimStatusErrors(object, old)],
     },
   };
 }

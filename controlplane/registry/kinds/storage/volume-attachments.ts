@@ -9,8 +9,8 @@ import { type FieldError, forbidden, invalid, required, tooLong } from '../../..
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
 import { rangeError } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
-import { restore } from '../../generic-strategy.ts';
-import type { Strategy } from '../../strategy.ts';
+import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
+import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { volumeSpecErrors } from '../core/persistent-volumes.ts';
 import { dnsSubdomain } from '../field-rules.ts';
 import { attachmentColumns } from './columns.ts';
@@ -81,9 +81,5 @@ export const attachments: Strategy<Attachment> = {
   returnsDeleted: true,
   resetFields: [['status']],
   columns: attachmentColumns,
-  status: {
-    prepareForUpdate: (object, old) => restore(object, old, 'spec'),
-    validateUpdate: attachmentStatusErrors,
-    resetFields: [['metadata'], ['spec']],
-  },
+  status: { ...(statusWithoutMetadata as UpdateStrategy<Attachment>), validateUpdate: attachmentStatusErrors },
 };

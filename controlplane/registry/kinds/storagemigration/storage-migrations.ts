@@ -2,31 +2,34 @@
  * Defines the strategy of storage version migrations: the resource whose objects are rewritten, and the progress. A finished
  * migration is final.
  */
-import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1beta1StorageVersionMigrationSpec, V1beta1StorageVersionMigrationStatus } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors } from '../../../../api/meta/conditions.ts';
-import { type FieldError, invalid } from '../../../../api/meta/field-error.ts';
+import { dnsSubdomainErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
+import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { immutable, requiredText } from '../field-rules.ts';
+import { IMMUTABLE, immutable } from '../field-rules.ts';
+import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 type Migration = Kind<{ spec: V1beta1StorageVersionMigrationSpec; status: V1beta1StorageVersionMigrationStatus }>;
 
 const CONDITIONS = 'status.conditions';
 
-const createErrors = ({ spec }: Migration): FieldError[] =>
-  requiredText('spec.resource.resource', spec?.resource?.resource, 'resource is required');
-
-function updateErrors(object: Migration, old: Migration): FieldError[] {
-  const now = object.spec?.resource;
-  const before = old.spec?.resource;
+function createErrors({ spec }: Migration): FieldError[] {
+  const { group = '', resource = '' } = spec?.resource ?? {};
   return [
-    ...createErrors(object),
-    ...immutable('group', now?.group ?? '', before?.group ?? ''),
-    ...immutable('resource', now?.resource ?? '', before?.resource ?? ''),
+    ...(resource === ''
+      ? [required('spec.resource.resource', 'resource is required to be set')]
+      : invalidFor('spec.resource.resource', resource, rfc1035LabelErrors(resource))),
+    ...(group === '' ? [] : invalidFor('spec.resource.group', group, dnsSubdomainErrors(group))),
   ];
 }
+
+const updateErrors = (object: Migration, old: Migration): FieldError[] => [
+  ...createErrors(object),
+  ...immutable('spec', object.spec, old.spec, 'io.k8s.api.storagemigration.v1beta1.StorageVersionMigrationSpec'),
+];
 
 const isTrue = ({ status }: Migration, type: string): boolean =>
   (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === 'True');
@@ -37,18 +40,13 @@ function statusErrors(object: Migration, old: Migration): FieldError[] {
   const before = old.status?.resourceVersion ?? '';
   const at = 'status.resourceVersion';
   const errors: FieldError[] = [];
-  if (revision !== '' && !/^[+-]?\d+$/.test(revision)) {
-    const quoted = quoteText(revision);
-    const text = `failed to parse resource version ${quoted}: strconv.ParseInt: parsing ${quoted}: invalid syntax`;
-    errors.push(invalid(at, revision, text));
-  } else if (Number(revision) < 0) errors.push(invalid(at, Number(revision), 'must be greater than or equal to 0'));
+  if (revision !== '' && !/^[1-9]\d*$/.test(revision))
+    errors.push(invalid(at, revision, `resource version is not well formed: ${revision}`));
   errors.push(...conditionErrors(conditions, CONDITIONS));
-  if (before !== '' && before !== revision) errors.push(invalid(at, revision, 'cannot be updated'));
+  if (before !== '' && before !== revision) errors.push(invalid(at, revision, IMMUTABLE));
   const refuse = (detail: string): void => void errors.push(invalid(CONDITIONS, conditions, detail));
-  const [succeeded, failed, running] = ['Succeeded', 'Failed', 'Running'].map((type) => isTrue(object, type));
+  const [succeeded, failed] = ['Succeeded', 'Failed'].map((type) => isTrue(object, type));
   if (succeeded && failed) refuse('Both success and failed conditions cannot be true at the same time');
-  if (succeeded && running) refuse('Running condition cannot be true when success condition is true');
-  if (failed && running) refuse('Running condition cannot be true when failed condition is true');
   if (isTrue(old, 'Succeeded') && !succeeded) refuse('Success condition cannot be set to false once it is true');
   if (isTrue(old, 'Failed') && !failed) refuse('Failed condition cannot be set to false once it is true');
   return errors;

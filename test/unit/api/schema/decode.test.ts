@@ -304,6 +304,14 @@ describe('what a strategic merge or an apply made', () => {
     return (value['spec'] as JsonObject)['replicas'] ?? null;
   };
 
+  test('names unknown fields without the keys of maps', () => {
+    const slice = loadSchema().kind('resource.k8s.io', 'v1', 'ResourceSlice');
+    assert(slice !== undefined);
+    const value = { spec: { devices: [{ name: 'd', attributes: { a: { colour: 1 } } }] } };
+    assert.deepEqual(decodeStruct(slice, value).unknown, ['spec.devices[0].attributes.a.colour']);
+    assert.deepEqual(decodeStruct(slice, value, { isConversion: true }).unknown, ['spec.devices[0].attributes.colour']);
+  });
+
   test('has integers that are cut to 32 bits', () => {
     assert.deepEqual(
       [2147483648, -2147483649, 4294967297, 9223372036854775807n, 1e20].map((replicas) => convert({ replicas })),

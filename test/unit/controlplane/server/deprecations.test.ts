@@ -7,6 +7,7 @@ import { createAudit } from '../../../../controlplane/audit/audit.ts';
 import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
 import { parseAuditPolicy } from '../../../../controlplane/audit/policy.ts';
 import { createRequestMetrics } from '../../../../controlplane/server/request-metrics.ts';
+import { deprecationOf } from '../../../../controlplane/server/deprecations.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
 
@@ -64,4 +65,29 @@ test('a deprecated resource causes a warning with every verb, also where nothing
   assert.deepEqual(said(), [
     'apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1',
   ]);
+});
+
+test('versions that end with a release are deprecated, with their replacement if there is one', () => {
+  const of = (group: string, version: string, resource: string, kind: string) =>
+    deprecationOf({ ...fakeInfo(resource, kind), group, version });
+  assert.deepEqual(of('resource.k8s.io', 'v1beta2', 'resourceslices', 'ResourceSlice'), {
+    warning: 'resource.k8s.io/v1beta2 ResourceSlice is deprecated in v1.36+, unavailable in v1.39+',
+    removedRelease: '1.39',
+  });
+  assert.equal(
+    of('storage.k8s.io', 'v1beta1', 'volumeattributesclasses', 'VolumeAttributesClass').warning,
+    'storage.k8s.io/v1beta1 VolumeAttributesClass is deprecated in v1.34+, unavailable in v1.37+; ' +
+      'use storage.k8s.io/v1 VolumeAttributesClass',
+  );
+  const none = { warning: '', removedRelease: '' };
+  assert.deepEqual(of('resource.k8s.io', 'v1beta2', 'devicetaintrules', 'DeviceTaintRule'), none);
+  assert.deepEqual(of('resource.k8s.io', 'v1', 'resourceslices', 'ResourceSlice'), none);
+  const custom = { listKind: 'ThingList', deprecation: 'old' };
+  assert.deepEqual(
+    deprecationOf({ ...fakeInfo('things', 'Thing'), group: 'resource.k8s.io', version: 'v1beta1', custom }),
+    {
+      warning: 'old',
+      removedRelease: '',
+    },
+  );
 });

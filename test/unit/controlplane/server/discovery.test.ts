@@ -9,6 +9,7 @@ import type { AggregatedVersion } from '../../../../controlplane/aggregation/agg
 import type { ResourceCatalog } from '../../../../controlplane/model/rest.ts';
 import { compareVersions } from '../../../../api/meta/version-order.ts';
 import { installDiscovery } from '../../../../controlplane/server/discovery.ts';
+import { storageVersionHash } from '../../../../controlplane/server/storage-version-hash.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
 import { fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { at, members } from '../../../fakes/json-tree.ts';
@@ -227,4 +228,16 @@ test('lists of groups answer every method and media range, and routes do not', a
   const { body } = await read('/apis', 'text/html');
   assert.equal('details' in body, false);
   assert.match(String(body['message']), /^only the following media types are accepted/);
+});
+
+test('built-in kinds have the hashes of the versions that kube-apiserver stores', () => {
+  const hashes = builtinResources()
+    .filter(({ version }) => version === 'v1')
+    .map((row) => [`${row.group}/${row.resource}`, storageVersionHash(new Map([[row.version, [row]]]), row)] as const);
+  const of = new Map(hashes);
+  assert.equal(of.get('/events'), of.get('events.k8s.io/events'));
+  assert.equal(of.get('events.k8s.io/events'), 'r2yiGXH7wu8=');
+  assert.equal(of.get('apiextensions.k8s.io/customresourcedefinitions'), 'jfWCUB31mvA=');
+  assert.equal(of.get('admissionregistration.k8s.io/mutatingadmissionpolicies'), 'LYmCf+UMVdg=');
+  assert.equal(of.get('/pods'), 'xPOwRZ+Yhw8=');
 });

@@ -95,6 +95,7 @@ test('a lease candidate names versions that can be compared', () => {
   assert.deepEqual(errorsOf({ leaseName: '' }), ['spec.leaseName: Required value']);
   assert.deepEqual(errorsOf({ binaryVersion: 'v1' }), [
     'spec.binaryVersion: Invalid value: "v1": must be a valid semantic version',
+    'spec.binaryVersion: Invalid value: "v1": must be greater than or equal to `emulationVersion`',
   ]);
   assert.deepEqual(errorsOf({ emulationVersion: '1.36.1' }), [
     'spec.binaryVersion: Invalid value: "1.36.0": must be greater than or equal to `emulationVersion`',
@@ -102,7 +103,7 @@ test('a lease candidate names versions that can be compared', () => {
   assert.deepEqual(errorsOf({ emulationVersion: undefined }), [
     "spec.emulationVersion: Required value: must be specified when `strategy` is 'OldestEmulationVersion'",
   ]);
-  assert.match(errorsOf({ strategy: 'Newest' }).join(), /spec\.strategy: Unsupported value: "Newest"/);
+  assert.match(errorsOf({ strategy: 'Newest' }).join(), /spec\.strategy\.strategy: Unsupported value: "Newest"/);
   assert.deepEqual(candidates.update({ spec }, { spec: { ...spec, leaseName: 'm' } }).errors, [
     'spec.leaseName: Invalid value: "m": field is immutable',
   ]);
@@ -123,23 +124,25 @@ test('versions are in the order of semver.org', () => {
 
 test('a migration names a resource for good, and ends once', () => {
   assert.deepEqual(migrations.create({ spec: { resource: { group: 'apps' } } }).errors, [
-    'spec.resource.resource: Required value: resource is required',
+    'spec.resource.resource: Required value: resource is required to be set',
   ]);
   const spec = { resource: { group: 'apps', resource: 'deployments' } };
   assert.deepEqual(migrations.create({ spec, status: { resourceVersion: '1' } }).object['status'], undefined);
   assert.deepEqual(migrations.update({ spec }, { spec: { resource: { group: '', resource: 'deployments' } } }).errors, [
-    'group: Invalid value: "": field is immutable',
+    'spec: Invalid value: {"Resource":{"group":"","resource":"deployments"}}: field is immutable',
   ]);
+  for (const resource of [
+    { group: 'Apps', resource: 'deployments' },
+    { group: 'apps', resource: 'Deployments' },
+  ])
+    assert.equal(migrations.create({ spec: { resource } }).errors.length, 1);
   const strategy = strategyOf(storageMigrationKinds, 'storageversionmigrations');
   const conditions = (...types: string[]): object => ({ conditions: types.map((type) => condition(type)) });
   assert.deepEqual(statusErrors(strategy, {}, { resourceVersion: '12', ...conditions('Running') }), []);
-  assert.match(statusErrors(strategy, {}, { resourceVersion: 'x' }).join(), /failed to parse resource version "x"/);
-  assert.match(statusErrors(strategy, { resourceVersion: '1' }, { resourceVersion: '2' }).join(), /cannot be updated/);
+  assert.match(statusErrors(strategy, {}, { resourceVersion: 'x' }).join(), /resource version is not well formed: x/);
+  assert.match(statusErrors(strategy, { resourceVersion: '1' }, { resourceVersion: '2' }).join(), /field is immutable/);
   assert.match(statusErrors(strategy, {}, conditions('Succeeded', 'Failed')).join(), /Both success and failed/);
-  assert.match(
-    statusErrors(strategy, {}, conditions('Succeeded', 'Running')).join(),
-    /Running condition cannot be true/,
-  );
+  assert.deepEqual(statusErrors(strategy, {}, conditions('Succeeded', 'Running')), []);
   assert.match(statusErrors(strategy, conditions('Failed'), {}).join(), /Failed condition cannot be set to false/);
 });
 
@@ -158,6 +161,18 @@ test('a pod certificate request does not change, and ends once', async () => {
   };
   const errorsOf = (change: object): readonly string[] => podRequests.create({ spec: { ...spec, ...change } }).errors;
   assert.deepEqual(errorsOf({}), []);
+  const annotated = (...keys: string[]): readonly string[] =>
+    errorsOf({ unverifiedUserAnnotations: Object.fromEntries(keys.map((key) => [key, 'v'])) });
+  assert.deepEqual(annotated('Example.com/Key'), []);
+  assert.deepEqual(annotated('', 'Key'), [
+    'spec.unverifiedUserAnnotations: Required value',
+    'spec.unverifiedUserAnnotations: Invalid value: "key": must be a domain-prefixed key (such as "acme.io/foo")',
+  ]);
+  assert.equal(annotated('a b/c').length, 1);
+  assert.match(
+    errorsOf({ unverifiedUserAnnotations: { 'example.com/key': 'x'.repeat(256 * 1024) } }).join(),
+    /Too long/,
+  );
   assert.deepEqual(errorsOf({ podUID: '' }), ['spec.podUID: Invalid value: "": must not be empty']);
   assert.deepEqual(errorsOf({ maxExpirationSeconds: 60 }), [
     'spec.maxExpirationSeconds: Invalid value: 60: must be in the range [3600, 7862400]',

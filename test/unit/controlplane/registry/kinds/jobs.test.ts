@@ -101,7 +101,19 @@ const STATUSES: readonly (readonly [string, object, object, readonly string[]])[
     'keeps the time of its start while it runs',
     { startTime: END },
     { startTime: START },
-    ['status.startTime: Required value: startTime cannot be removed for unsuspended job'],
+    ['status.startTime: Invalid value: "2024-01-01T00:01:00Z": field is immutable for unsuspended job once set'],
+  ],
+  [
+    'does not lose the time of its start while it runs',
+    {},
+    { startTime: START },
+    ['status.startTime: Invalid value: null: field is immutable for unsuspended job once set'],
+  ],
+  [
+    'gets a new start when it resumes',
+    { startTime: END, conditions: [{ type: 'Suspended', status: 'False' }] },
+    { ...holds('Suspended'), startTime: START },
+    [],
   ],
   [
     'has no indexes if it is not indexed',

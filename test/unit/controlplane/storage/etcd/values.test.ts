@@ -22,7 +22,6 @@ const DIFFERENT = [
   'resource.k8s.io/v1beta1 ResourceClaimTemplate',
   'resource.k8s.io/v1beta2 ResourceSlice',
   'resource.k8s.io/v1beta1 ResourceSlice',
-  'resource.k8s.io/v1alpha3 DeviceTaintRule',
 ];
 
 test('every version of a kind that is served is read as the stored one, or refused because it has another form', () => {

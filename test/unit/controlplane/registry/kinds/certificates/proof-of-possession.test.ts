@@ -81,7 +81,7 @@ test('keys that are absent, ambiguous, weak, slow or no keys are refused', () =>
       `spec.pkixPublicKey: Invalid value: "${bits}-bit modulus": RSA keys must have modulus size 3072 or 4096`,
     ]);
   assert.deepEqual(errorsOf({ pkixPublicKey: 'AAAA', proofOfPossession }), [
-    'spec.pkixPublicKey: Invalid value: must be a valid PKIX-serialized public key',
+    'spec.pkixPublicKey: Invalid value: "AAAA": must be a valid PKIX-serialized public key',
   ]);
   assert.deepEqual(errorsOf({ stubPKCS10Request: 'AAAA' }), [
     'spec.stubPKCS10Request: Invalid value: must be a valid PKCS#10 CSR',

@@ -117,3 +117,10 @@ test('an address of a service has a cell for its age, without a column', () => {
   assert.equal(ipAddressColumns.columns.length, 2);
   assert.deepEqual(ipAddressColumns.cells(address), ['a', 'services/n/s', '<unknown>']);
 });
+
+test('the status of a ServiceCIDR is written by its own path alone', () => {
+  const spec = { cidrs: ['10.0.0.0/24'] };
+  const status = { conditions: [{ type: 'Ready', status: 'True' }] };
+  assert.equal(ranges.create({ spec, status }).object['status'], undefined);
+  assert.equal(ranges.update({ spec }, { spec, status }).object['status'], undefined);
+});

@@ -1,0 +1,11 @@
+/**
+ * Lists the versions in which kube-apiserver 1.36 writes kinds to etcd, where they are not the version that this project
+ * stores. Discovery publishes hashes of them, and the storage on etcd writes them.
+ */
+
+/** The written version of a kind, by the kind. */
+export const WRITTEN_VERSIONS: ReadonlyMap<string, string> = new Map([
+  ['DeviceTaintRule', 'v1alpha3'],
+  ['MutatingAdmissionPolicy', 'v1beta1'],
+  ['MutatingAdmissionPolicyBinding', 'v1beta1'],
+]);
