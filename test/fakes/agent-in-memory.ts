@@ -9,25 +9,27 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { unmountBelow } from '../mounts.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 
-/** Starts the agent with directories below `directory`. `flags` replace those of the fake. */
+/** Starts the agent with directories below `directory`. `flags` replace those of the fake; `undefined` is the agent's default. */
 export async function startAgentInMemory(
   directory: string,
-  flags: Partial<AgentFlags>,
+  flags: { readonly [Key in keyof AgentFlags]?: AgentFlags[Key] | undefined },
   more: Omit<AgentOptions, 'flags'> = {},
 ): Promise<Agent> {
+  const own = {
+    hostnameOverride: 'n1',
+    rootDir: join(directory, 'root'),
+    podLogsDir: join(directory, 'logs'),
+    port: 0,
+    readOnlyPort: 0,
+    healthzPort: 0,
+    cgroupsPerQos: false,
+    enforceNodeAllocatable: [],
+    failSwapOn: false,
+    ...flags,
+  };
   const agent = await startAgent({
-    flags: {
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-      ...flags,
-    },
+    // An option without a value has its default.
+    flags: own as Partial<AgentFlags>,
     runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
     ...more,
   });

@@ -1,6 +1,6 @@
 /** Tests the whole agent on a runtime in memory, with options that enable and disable its parts. */
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
@@ -68,6 +68,27 @@ test('without an API server, clients get only the health of the agent by default
     for (const path of ['/pods', '/configz', '/metrics', '/run/ns/pod/container', '/exec/ns/pod/container', '/logs/'])
       assert.equal(await statusOf(agent.port, path), 403, path);
     assert.equal(await statusOf(agent.port, '/podManifests', 'POST'), 403);
+  } finally {
+    await agent.close();
+  }
+});
+
+/** Returns the TCP ports on which this process listens. */
+async function ownPorts(): Promise<readonly number[]> {
+  const descriptors = await readdir('/proc/self/fd');
+  const targets = await Promise.all(descriptors.map((fd) => readlink(`/proc/self/fd/${fd}`).catch(() => '')));
+  const own = new Set(targets.flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? []));
+  const tables = await Promise.all(['tcp', 'tcp6'].map((name) => readFile(`/proc/self/net/${name}`, 'utf8')));
+  const rows = tables.flatMap((table) => table.split('\n').map((line) => line.trim().split(/\s+/)));
+  return rows
+    .filter(([, , , state, , , , , , inode = '']) => state === '0A' && own.has(inode))
+    .map(([, local = '']) => Number.parseInt(local.split(':')[1] ?? '', 16));
+}
+
+test('without an API server, the read-only port, which shows the pods to everybody, is closed by default', async () => {
+  const agent = await startAgentInMemory(directory, { readOnlyPort: undefined });
+  try {
+    assert.deepEqual(await ownPorts(), [agent.port]);
   } finally {
     await agent.close();
   }
