@@ -1,17 +1,32 @@
 /**
  * Requests without credentials can read only health, version and the public information of the cluster. The test sends every
- * method to every path in the tables of the API server and of the agent.
+ * method to every path in the tables of the API server and of the agent, at each of their ports and at that of a standby.
  */
 import assert from 'node:assert/strict';
 import { connect, type ClientHttp2Session } from 'node:http2';
 import { rmSync, writeFileSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { PodHost } from '../../agent/server/pod-host.ts';
 import { createAccess } from '../../agent/server/access.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { MetricsRegistry } from '../../api/component/metrics.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { ensurePki } from '../../controlplane/pki/pki.ts';
+import { administratorCheck, peerCheck } from '../../controlplane/standby/identity.ts';
+import {
+  FENCE_PATH,
+  FIRST_PATH,
+  LOG_PATH,
+  PEER_PREFIX,
+  PROMOTE_PATH,
+  STANDBY_PATH,
+} from '../../controlplane/standby/peer-paths.ts';
+import { createStandbyServer } from '../../controlplane/standby/standby-server.ts';
 import { FakeClient } from '../fakes/fake-client.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import { startServerUnderTest } from '../unit/agent/server/server-under-test.ts';
@@ -49,9 +64,14 @@ interface Answer {
   readonly text: string;
 }
 
-function ask(method: string, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+function ask(
+  method: string,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+  over = session,
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const stream = session.request({ ':method': method, ':path': path, ...headers });
+    const stream = over.request({ ':method': method, ':path': path, ...headers });
     let status = 0;
     let text = '';
     stream.on('response', (answer) => (status = answer[':status'] ?? 0));
@@ -181,11 +201,130 @@ for (const anonymous of ['any', 'health', 'none'] as const) {
   });
 }
 
-function upgrade(port: number, path: string): Promise<number> {
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** The host of an agent on which everything but health and the list of pods throws. */
+const shown = new Proxy({} as PodHost, {
+  get: (_target, name) => () => {
+    if (name === 'pods') return [];
+    if (name === 'syncLoopHealth' || name === 'devicePluginHealth') return '';
+    throw new Error(`${String(name)} was called at a port for everybody`);
+  },
+});
+
+/** Sends every method, and an upgrade, to the paths at a port without TLS. Returns what is answered with success. */
+async function openAt(port: number, paths: readonly string[]): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const path of paths) {
+    for (const method of METHODS) {
+      const status = await statusOf({ port, path, method });
+      assert.ok(status < 500, `${method} ${path}: ${status}`);
+      if (status < 300) found.push(`${method} ${path}`);
+    }
+    assert.notEqual(await upgrade(port, path, httpRequest), 101, path);
+  }
+  return found;
+}
+
+const HEALTH = ['', '/ping', '/log', '/syncloop', '/device-plugin'].map((check) => `/healthz${check}`);
+const at = (paths: readonly string[], methods: readonly string[]): readonly string[] =>
+  paths.flatMap((path) => methods.map((method) => `${method} ${path}`));
+
+test('everybody reads pods and metrics at the read-only port of an agent, health at that of health checks, and no more', async (t) => {
+  const [readOnlyPort, healthPort] = [await freePort(), await freePort()];
+  const server = await startServerUnderTest({ host: shown, systemLogs: undefined, readOnlyPort, healthPort });
+  try {
+    const paths = [...new Set(server.routes.map(({ path }) => path.replaceAll(/:\w+/g, 'x').replaceAll('*', 'y')))];
+    t.diagnostic(`${paths.length} paths, ${2 * paths.length * (METHODS.length + 1)} requests`);
+    const metrics = ['', '/cadvisor', '/resource', '/probes', '/slis'].map((page) => `/metrics${page}`);
+    const readable = new Set([
+      ...at(['/pods', '/pods/'], ['GET']),
+      ...at(['/stats/summary'], ['GET', 'POST']),
+      ...at([...metrics, ...HEALTH], METHODS),
+    ]);
+    assert.deepEqual(
+      (await openAt(readOnlyPort, paths)).filter((one) => !readable.has(one)),
+      [],
+    );
+    assert.deepEqual(
+      (await openAt(healthPort, paths)).filter((one) => !at(HEALTH, METHODS).includes(one)),
+      [],
+    );
+  } finally {
+    await server.close();
+  }
+});
+
+test('nobody without credentials is served by a standby, except its health', async (t) => {
+  const pki = await ensurePki({
+    directory: join(directory, 'pki'),
+    clock: systemClock,
+    logger: silentLogger,
+    hosts: ['localhost'],
+    addresses: () => ['127.0.0.1'],
+    serviceIp: undefined,
+  });
+  const { apiserver, ca, frontProxyCa } = pki.material();
+  const neverServed = (): Promise<void> => Promise.reject(new Error('a stranger was served'));
+  const peerPathNames = [LOG_PATH, FENCE_PATH, FIRST_PATH, STANDBY_PATH, PROMOTE_PATH];
+  const server = createStandbyServer({
+    tls: { cert: apiserver.certificatePem, key: apiserver.privateKeyPem },
+    isPeer: peerCheck(frontProxyCa.certificatePem, systemClock),
+    isAdministrator: administratorCheck(ca.certificatePem, systemClock),
+    routes: peerPathNames.flatMap((path) =>
+      (['GET', 'POST'] as const).map((method) => ({ method, path, handle: neverServed })),
+    ),
+    metrics: new MetricsRegistry(),
+    reason: () => 'it only copies',
+    clock: systemClock,
+    logger: silentLogger,
+  });
+  const { port } = await server.listen(0, '127.0.0.1');
+  const stranger = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+  try {
+    const paths = [...(await servedPaths()), ...peerPathNames, `${PEER_PREFIX}other`];
+    const served: string[] = [];
+    await inBatches(at(paths, METHODS), async (line) => {
+      const [method = '', path = ''] = line.split(' ');
+      const { status } = await ask(method, path, {}, stranger);
+      if (status !== 403 && status !== 503) served.push(`${status} ${path}`);
+    });
+    t.diagnostic(`${paths.length} paths, ${paths.length * METHODS.length} requests`);
+    assert.deepEqual([...new Set(served)].toSorted(), ['200 /healthz', '200 /livez']);
+  } finally {
+    stranger.destroy();
+    await server.close();
+  }
+});
+
+interface Asked {
+  readonly port: number;
+  readonly path: string;
+  readonly method: string;
+}
+
+function statusOf(asked: Asked): Promise<number> {
+  return new Promise((resolve, reject) => {
+    httpRequest({ host: '127.0.0.1', ...asked, agent: false }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode ?? 0));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+function upgrade(port: number, path: string, request: typeof httpRequest = httpsRequest): Promise<number> {
   return new Promise((resolve, reject) => {
     const headers = { connection: 'Upgrade', upgrade: 'SPDY/3.1' };
     const options = { host: '127.0.0.1', port, path, method: 'POST', headers, agent: false, rejectUnauthorized: false };
-    const sent = httpsRequest(options, (response) => {
+    const sent = request(options, (response) => {
       response.resume();
       resolve(response.statusCode ?? 0);
     });
