@@ -118,12 +118,44 @@ function pathOf(served: Served, { namespace, name }: Target): { readonly collect
 }
 
 const VERBS = ['get', 'list', 'watch', 'create', 'update', 'patch', 'apply', 'delete', 'deletecollection'] as const;
-type Verb = (typeof VERBS)[number];
+/** Other forms of a verb: of all namespaces, by the older path of watches, below a proxy, by a WebSocket. */
+const FORMS = ['list of all', 'watch of all', 'watch by path', 'get below', 'get by upgrade'] as const;
+type Verb = (typeof VERBS)[number] | (typeof FORMS)[number];
+
+const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward', 'proxy']);
+
+function verbsOf({ namespaced, subresource }: Served): readonly Verb[] {
+  if (subresource !== '') return STREAMS.has(subresource) ? [...VERBS, 'get below', 'get by upgrade'] : VERBS;
+  return namespaced ? [...VERBS, 'list of all', 'watch of all', 'watch by path'] : [...VERBS, 'watch by path'];
+}
+
+/** Returns the status of a request for a WebSocket. */
+function upgrade(user: User, path: string): Promise<Answer> {
+  const { hostname, port } = new URL(plane.url);
+  const headers = {
+    ...{ authorization: `Bearer ${user}-token`, connection: 'Upgrade', upgrade: 'websocket' },
+    ...{ 'sec-websocket-version': '13', 'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==' },
+    'sec-websocket-protocol': 'v5.channel.k8s.io',
+  };
+  return new Promise((resolve, reject) => {
+    const sent = request({ hostname, port, path, headers, ca: plane.ca, agent: false }, (response) => {
+      response.resume();
+      resolve({ status: response.statusCode ?? 0, body: {} });
+    });
+    sent.on('upgrade', ({ statusCode = 0 }, socket) => {
+      socket.destroy();
+      resolve({ status: statusCode, body: {} });
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
 const LABELS = { labels: { taken: 'yes' } };
 
 /** Sends one request for the verb. `body` is the body of a create or update. */
 function attempt(user: User, verb: Verb, served: Served, target: Target, body: object): Promise<Answer> {
   const { collection, object } = pathOf(served, target);
+  const everywhere = collection.replace(/\/namespaces\/[^/]+\/(?=[^/]+$)/, '/');
   switch (verb) {
     case 'get':
       return call(user, 'GET', object);
@@ -149,6 +181,20 @@ function attempt(user: User, verb: Verb, served: Served, target: Target, body: o
       return call(user, 'DELETE', object);
     case 'deletecollection':
       return call(user, 'DELETE', served.subresource === '' ? collection : object);
+    case 'list of all':
+      return call(user, 'GET', everywhere);
+    case 'watch of all':
+      return call(user, 'GET', `${everywhere}?watch=1&timeoutSeconds=1`);
+    case 'watch by path':
+      return call(
+        user,
+        'GET',
+        `${object.replace(/^(\/api|\/apis\/[^/]+)\/[^/]+/, '$&/watch')}?watch=1&timeoutSeconds=1`,
+      );
+    case 'get below':
+      return call(user, 'GET', `${object}/below`);
+    case 'get by upgrade':
+      return upgrade(user, `${object}?command=id&stdin=true&container=c`);
   }
 }
 
@@ -159,7 +205,7 @@ interface Tally {
 }
 
 const shown = (verb: Verb, { group, resource, subresource }: Served): string =>
-  `${verb} ${resource}${group === '' ? '' : `.${group}`}${subresource === '' ? '' : `/${subresource}`}`;
+  `${verb.split(' ')[0]} ${resource}${group === '' ? '' : `.${group}`}${subresource === '' ? '' : `/${subresource}`}`;
 
 const NODE_B = { apiVersion: 'v1', kind: 'Node', name: 'b' };
 /** The objects of node b, by resource. */
@@ -282,6 +328,8 @@ before(async () => {
       // This controller sets the rules of the role `edit`.
       controllers: ['clusterrole-aggregation-controller'],
       scheduler: false,
+      // Versions that are off by default as well.
+      runtimeConfig: { 'api/all': 'true' },
     },
   });
   for (const [path, object] of FIXTURES) {
@@ -323,7 +371,6 @@ const NODES_MAY: ReadonlySet<string> = new Set([
   ...['get', 'list', 'watch'].flatMap((verb) =>
     [
       'certificatesigningrequests.certificates.k8s.io',
-      'podcertificaterequests.certificates.k8s.io',
       'clustertrustbundles.certificates.k8s.io',
       'csidrivers.storage.k8s.io',
       'runtimeclasses.node.k8s.io',
@@ -390,18 +437,20 @@ test('a node is refused every verb on every resource and subresource of another 
   const uids = { b: await uidOf('/api/v1/nodes/b'), 'pod-b': await uidOf('/api/v1/namespaces/ns-b/pods/pod-b') };
   const before = await everything(paths);
   const tally: Tally = { tried: 0, refused: 0, let: [] };
+  const used = new Set<string>();
   for (const served of table) {
     const target = OF_NODE_B[served.resource] ?? OTHERS;
     const main = { ...served, subresource: '' };
     const current =
       OF_NODE_B[served.resource] === undefined ? {} : (await call('admin', 'GET', pathOf(main, target).object)).body;
     const body = bodyOfNodeB(served, current, uids);
-    for (const verb of VERBS) {
+    for (const verb of verbsOf(served)) {
       tally.tried += 1;
       const sent = verb === 'create' ? created(served, body, uids) : body;
       const { status } = await attempt('node-a', verb, served, target, sent);
       if (status === 403) tally.refused += 1;
-      else if (!NODES_MAY.has(shown(verb, served))) tally.let.push(`${shown(verb, served)} -> ${status}`);
+      else if (NODES_MAY.has(shown(verb, served))) used.add(shown(verb, served));
+      else tally.let.push(`${verb}: ${shown(verb, served)} -> ${status}`);
     }
   }
   for (const [resource, root] of [
@@ -430,6 +479,11 @@ test('a node is refused every verb on every resource and subresource of another 
   );
   assert.deepEqual(tally.let, []);
   assert.ok(tally.refused > 1000, String(tally.refused));
+  assert.deepEqual(
+    [...NODES_MAY].filter((one) => !used.has(one)),
+    [],
+    'nodes are refused these',
+  );
   assert.deepEqual(await everything(paths), before);
 });
 
@@ -477,7 +531,7 @@ for (const [user, other] of [
       // For namespaces, the name is that of the other user's namespace.
       const target = { namespace: other, name: served.resource === 'namespaces' ? other : 'x' };
       const body = { apiVersion: served.kindVersion, kind: served.kind, metadata: { name: 'y', ...LABELS } };
-      for (const verb of VERBS) {
+      for (const verb of verbsOf(served)) {
         tally.tried += 1;
         const { status } = await attempt(user, verb, served, target, body);
         if (status === 403) tally.refused += 1;

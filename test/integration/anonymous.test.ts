@@ -48,7 +48,13 @@ before(async () => {
   writeFileSync(join(directory, 'tokens.csv'), 'admin-token,admin,1,"system:masters"\n');
   plane = await startControlPlane({
     memory: true,
-    flags: { tokenAuthFile: join(directory, 'tokens.csv'), controllers: ['-*'], scheduler: false },
+    flags: {
+      tokenAuthFile: join(directory, 'tokens.csv'),
+      controllers: ['-*'],
+      scheduler: false,
+      // Versions that are off by default as well.
+      runtimeConfig: { 'api/all': 'true' },
+    },
   });
   session = connect(plane.url, { ca: plane.ca });
 });
