@@ -9,7 +9,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { unmountBelow } from '../mounts.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 
-/** Starts the agent with directories below `directory`. `flags` replace those of the fake; `undefined` is the agent's default. */
+/** Starts the agent with directories below `directory`. `flags` replace those of the fake; `undefined` is the default. */
 export async function startAgentInMemory(
   directory: string,
   flags: { readonly [Key in keyof AgentFlags]?: AgentFlags[Key] | undefined },
