@@ -32,12 +32,12 @@ export class HiddenDirectoryError extends CommandError {
 }
 
 /** The lines that were written to each output. */
-const said = new WeakMap<object, Set<string>>();
+const printed = new WeakMap<object, Set<string>>();
 
 /** Prints a line once, because a command may need the rights several times. */
-function sayOnce(output: CommandIo['stderr'], line: string): void {
-  const lines = said.get(output) ?? new Set();
-  said.set(output, lines);
+function printOnce(output: CommandIo['stderr'], line: string): void {
+  const lines = printed.get(output) ?? new Set();
+  printed.set(output, lines);
   if (lines.has(line)) return;
   lines.add(line);
   output.write(line);
@@ -62,7 +62,7 @@ export async function withRightsOfOwner<T>(
       becomeCaller();
       throw new HiddenDirectoryError(directory, owner.uid);
     }
-    sayOnce(stderr, `${directory} is controlled by the user ${owner.uid}: working with the rights of that user\n`);
+    printOnce(stderr, `${directory} is controlled by the user ${owner.uid}: working with the rights of that user\n`);
     return await work({
       isOfOwner: true,
       async asCaller(inner) {

@@ -55,12 +55,12 @@ const cri = (path: string, stop: () => void = () => undefined): FoundRuntime => 
 };
 
 /**
- * Finds a container runtime, or installs or starts one. `directory` is that of a private daemon. `say` reports each step.
- * Throws an error with a remedy if no runtime can be started.
+ * Finds a container runtime, or installs or starts one. `directory` is that of a private daemon. `report` is called with each
+ * step. Throws an error with a remedy if no runtime can be started.
  */
 export async function findRuntime(options: {
   readonly directory: string;
-  readonly say: (text: string) => void;
+  readonly report: (text: string) => void;
   readonly privately?: boolean;
   /** Whether no agent has run pods from this checkout before. */
   readonly isNew?: boolean;
@@ -71,7 +71,7 @@ export async function findRuntime(options: {
     for (const path of KNOWN_CRI_SOCKETS) if (await servesPods(path, options.isNew === true)) return cri(path);
     for (const path of KNOWN_DOCKER_SOCKETS) if (await dockerAnswers(path)) return docker(path);
   }
-  ensureInstalled(options.say);
+  ensureInstalled(options.report);
   return startPrivate(options.directory);
 }
 
@@ -102,7 +102,7 @@ export function installPackages(packages: readonly string[], why: string): void 
     );
 }
 
-function ensureInstalled(say: (text: string) => void): void {
+function ensureInstalled(report: (text: string) => void): void {
   const missing = [
     ...(has('dockerd') ? [] : ['docker.io']),
     ...(has('iptables') ? [] : ['iptables']),
@@ -115,7 +115,7 @@ function ensureInstalled(say: (text: string) => void): void {
   ];
   if (missing.length === 0) return;
   const packages = [...new Set(missing)];
-  say(`installing ${packages.join(', ')} with apt`);
+  report(`installing ${packages.join(', ')} with apt`);
   installPackages(packages, 'no container runtime answers on this host');
 }
 
@@ -127,12 +127,12 @@ function startPrivate(directory: string): FoundRuntime {
 }
 
 /** Installs what private runtimes need, so that several can be started at the same time. */
-export function installRuntimes(say: (text: string) => void): void {
-  ensureInstalled(say);
-  ensureContainerdInstalled(say);
+export function installRuntimes(report: (text: string) => void): void {
+  ensureInstalled(report);
+  ensureContainerdInstalled(report);
 }
 
-function ensureContainerdInstalled(say: (text: string) => void): void {
+function ensureContainerdInstalled(report: (text: string) => void): void {
   const wanted = [
     ...(has('containerd') && has('ctr') ? [] : ['containerd']),
     ...(has('runc') ? [] : ['runc']),
@@ -141,13 +141,17 @@ function ensureContainerdInstalled(say: (text: string) => void): void {
     ...(has('ip') ? [] : ['iproute2']),
   ];
   if (wanted.length === 0) return;
-  say(`installing ${wanted.join(', ')} with apt`);
+  report(`installing ${wanted.join(', ')} with apt`);
   installPackages(wanted, 'the tests need a containerd');
 }
 
 /** Starts a containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
-export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
-  ensureContainerdInstalled(say);
+export function startPrivateContainerd(
+  directory: string,
+  archive: string,
+  report: (text: string) => void,
+): FoundRuntime {
+  ensureContainerdInstalled(report);
   const script = join(SCRIPTS, 'containerd-private');
   const started = spawnSync(script, ['start', directory, archive], {
     encoding: 'utf8',
@@ -173,20 +177,20 @@ const TEST_TOOLS = [
 ] as const;
 
 /** Installs the programs of `TEST_TOOLS`. Tests without their programs are skipped. */
-export function ensureTestTools(say: (text: string) => void): void {
+export function ensureTestTools(report: (text: string) => void): void {
   for (const { programs, packages, why } of TEST_TOOLS) {
     if (programs.every(has)) continue;
-    say(`installing ${packages.join(', ')} with apt`);
+    report(`installing ${packages.join(', ')} with apt`);
     installPackages(packages, why);
   }
 }
 
 /** Returns the image archive for a host without a registry, which it builds at the first call. */
-export function ensureImages(directory: string, say: (text: string) => void): string {
+export function ensureImages(directory: string, report: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');
   if (existsSync(archive)) return archive;
   if (!existsSync('/bin/busybox') && !existsSync('/usr/bin/busybox')) {
-    say('installing busybox-static with apt');
+    report('installing busybox-static with apt');
     installPackages(['busybox-static'], 'the demo image is made of a static busybox');
   }
   const build = (): ReturnType<typeof spawnSync> =>

@@ -145,7 +145,7 @@ async function startDaemons(directory: string, archive: string, started: FoundRu
     process.env[RUNTIMES[name]] = runtime.endpoint.replace('unix://', '');
   };
   const quiet = (): void => undefined;
-  await use('docker', () => findRuntime({ directory: join(directory, 'docker'), say: quiet, privately: true }));
+  await use('docker', () => findRuntime({ directory: join(directory, 'docker'), report: quiet, privately: true }));
   await use('containerd', () => startPrivateContainerd(join(directory, 'containerd'), archive, quiet));
 }
 

@@ -20,8 +20,8 @@ export function failedFiles({ results }: Outcome): string[] {
 }
 
 const SLOWEST = 10;
-const MOST_FAILURES = 12;
-const MOST_LINES_OF_AN_ERROR = 10;
+const MAX_FAILURES = 12;
+const MAX_LINES_OF_AN_ERROR = 10;
 
 function slowest(results: readonly FileResult[]): string[] {
   const slow = results.toSorted((a, b) => b.durationMs - a.durationMs).slice(0, SLOWEST);
@@ -33,11 +33,11 @@ function slowest(results: readonly FileResult[]): string[] {
 
 function failuresOf(results: readonly FileResult[]): string[] {
   const all = results.flatMap(({ file, failures }) => failures.map((failure) => ({ file, ...failure })));
-  const shown = all.slice(0, MOST_FAILURES).flatMap(({ file, name, error }) => {
-    const lines = error.split('\n').slice(0, MOST_LINES_OF_AN_ERROR);
+  const shown = all.slice(0, MAX_FAILURES).flatMap(({ file, name, error }) => {
+    const lines = error.split('\n').slice(0, MAX_LINES_OF_AN_ERROR);
     return [`✖ ${relative(ROOT, file)}: ${name}`, ...lines.map((line) => `    ${line}`)];
   });
-  const more = all.length - MOST_FAILURES;
+  const more = all.length - MAX_FAILURES;
   return more > 0 ? [...shown, `and ${more} more failures`] : shown;
 }
 

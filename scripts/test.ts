@@ -33,12 +33,12 @@ private one of another version is started by PATH=…/bin:$PATH scripts/containe
 
 const COMPILE_CACHE = { NODE_COMPILE_CACHE: join(ROOT, '.cache/compile') };
 
-function say(text: string): void {
+function report(text: string): void {
   console.log(styleText('bold', `==> ${text}`));
 }
 
 function check(name: string, command: string, args: readonly string[]): boolean {
-  say(name);
+  report(name);
   return spawnSync(command, args, { cwd: ROOT, stdio: 'inherit' }).status === 0;
 }
 
@@ -55,9 +55,9 @@ function checks(): boolean {
 }
 
 /** How often files that failed run again. */
-const MOST_REPEATS = 2;
+const MAX_REPEATS = 2;
 /** The maximum number of failed files that are repeated. If more fail, the tests are not flaky, but there is a defect. */
-const MOST_REPEATED_FILES = 5;
+const MAX_REPEATED_FILES = 5;
 
 /** Returns the test files whose properties are checked with random values. */
 function propertyTests(files: readonly string[]): string[] {
@@ -98,10 +98,10 @@ interface Lanes {
 }
 
 function startLanes(count: number, directory: string): Lanes {
-  say('images and container runtimes for the integration tests');
-  const archive = ensureImages(join(directory, 'images'), say);
-  installRuntimes(say);
-  ensureTestTools(say);
+  report('images and container runtimes for the integration tests');
+  const archive = ensureImages(join(directory, 'images'), report);
+  installRuntimes(report);
+  ensureTestTools(report);
   const env = { ...COMPILE_CACHE, ORCHLET_TEST_IMAGES: archive, ORCHLET_TEST_REGISTRY: 'docker-registry' };
   const starting = Array.from({ length: count }, (_, number) => Lane.start(join(directory, `${number}`), archive, env));
   const started = Promise.all(starting);
@@ -145,10 +145,10 @@ async function repeatFailed(
 ): Promise<{ readonly outcome: Outcome; readonly flaky: readonly string[] }> {
   let outcome = first;
   let repeated: readonly string[] = [];
-  for (let round = 0; round < MOST_REPEATS; round += 1) {
+  for (let round = 0; round < MAX_REPEATS; round += 1) {
     const files = failedFiles(outcome);
-    if (files.length === 0 || files.length > MOST_REPEATED_FILES) break;
-    say(`once more, one at a time: ${files.join(', ')}`);
+    if (files.length === 0 || files.length > MAX_REPEATED_FILES) break;
+    report(`once more, one at a time: ${files.join(', ')}`);
     const again = await run(files);
     outcome = { code: again.code, results: merged(outcome, again).results };
     repeated = [...new Set([...repeated, ...files])];
@@ -201,7 +201,7 @@ function partsOf(files: readonly string[], lanes: Lanes | undefined, coverage: b
 }
 
 async function runPart({ name, files, run }: Part): Promise<Outcome> {
-  say(`${files.length} ${name}`);
+  report(`${files.length} ${name}`);
   return run(files);
 }
 
@@ -256,16 +256,16 @@ async function test({ unit, checks: withChecks, coverage, lanes: count, files }:
     if (coverage) {
       const list = join(ROOT, '.cache/uncovered-lines');
       console.log(coverageReport(COVERAGE, list).join('\n'));
-      say(`${list} has the lines that were not executed`);
+      report(`${list} has the lines that were not executed`);
     }
     const durationMs = performance.now() - started;
     for (const line of closingLines(outcome, flaky, durationMs)) console.log(line);
     const seconds = (durationMs / 1000).toFixed(1);
     if (outcome.code === 0 && checked) {
-      say(`all passed in ${seconds} s, ${flaky.length} flaky`);
+      report(`all passed in ${seconds} s, ${flaky.length} flaky`);
       return 0;
     }
-    say(`${checked ? 'tests' : 'checks'} failed after ${seconds} s`);
+    report(`${checked ? 'tests' : 'checks'} failed after ${seconds} s`);
     return 1;
   } finally {
     await lanes?.stop();

@@ -66,16 +66,16 @@ function settings(): Settings | undefined {
 }
 
 /** Prints a step while it runs, then how long it took. */
-async function step<T>(what: string, work: (say: (text: string) => void) => Promise<T>): Promise<T> {
+async function step<T>(what: string, work: (report: (text: string) => void) => Promise<T>): Promise<T> {
   const started = performance.now();
   const isTerminal = process.stdout.isTTY;
   if (isTerminal) process.stdout.write(`${styleText('dim', '…')} ${what}`);
-  const say = (text: string): void => {
+  const report = (text: string): void => {
     if (isTerminal) process.stdout.write(`\r\x1b[K${styleText('dim', '…')} ${what}: ${text}`);
     else console.log(`  ${what}: ${text}`);
   };
   try {
-    const result = await work(say);
+    const result = await work(report);
     const seconds = ((performance.now() - started) / 1000).toFixed(1).padStart(5);
     console.log(`${isTerminal ? '\r\x1b[K' : ''}${styleText('green', '✓')} ${seconds} s  ${what}`);
     return result;
@@ -120,7 +120,7 @@ function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): Ch
   }
 }
 
-/** Returns the last lines of the log, which say why orchlet exited. */
+/** Returns the last lines of the log, which report why orchlet exited. */
 function lastLines(log: string): string {
   return readFileSync(log, 'utf8').trim().split('\n').slice(-5).join('\n');
 }
@@ -178,10 +178,10 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
     throw new Error(
       `process ${holder} runs a cluster in ${dataDirectory} already: stop it with Ctrl-C where it was started, or with\n  bin/orchlet stop --data-dir ${dataDirectory}`,
     );
-  const runtime = await step('container runtime', (say) =>
+  const runtime = await step('container runtime', (report) =>
     findRuntime({
       directory: join(dataDirectory, 'docker'),
-      say,
+      report,
       privately: options.privateDocker,
       isNew: !existsSync(join(dataDirectory, 'agent')),
     }),
@@ -189,7 +189,7 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
   let child: ChildProcess | undefined;
   let client: HttpClient | undefined;
   try {
-    await step('images without a registry', async (say) => ensureImages(join(dataDirectory, 'images'), say));
+    await step('images without a registry', async (report) => ensureImages(join(dataDirectory, 'images'), report));
     const orchlet = startOrchlet(options, runtime, log);
     child = orchlet;
     orchlet.once('exit', (code) =>

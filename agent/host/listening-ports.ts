@@ -16,7 +16,7 @@ const TABLES = [
 const LONGEST_BYTES = 512 * 1024;
 const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
 /** The maximum number of ports that are reported. Hosts have far fewer. */
-const MOST_PORTS = 256;
+const MAX_PORTS = 256;
 
 /** Returns ports such as `TCP 22`, sorted. UDP ports from which clients send are left out. */
 export async function listeningPorts(): Promise<readonly string[]> {
@@ -27,7 +27,7 @@ export async function listeningPorts(): Promise<readonly string[]> {
   for (const [protocol, table] of TABLES)
     for (const port of portsIn(await beginning(table), LISTENS[protocol]))
       if (port < firstOfClients) found.add(`${protocol} ${port}`);
-  return [...found].sort().slice(0, MOST_PORTS);
+  return [...found].sort().slice(0, MAX_PORTS);
 }
 
 /** Reads a table of the kernel. Pure. `state` is that of listening sockets. */

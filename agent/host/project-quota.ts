@@ -28,7 +28,7 @@ const LONGEST_OUTPUT_BYTES = 16 << 20;
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
 /** Larger limits are set to this number of blocks, which is 8 EiB. */
-const MOST_BLOCKS = 2n ** 53n;
+const MAX_BLOCKS = 2n ** 53n;
 const OPTIONS = ['prjquota', 'pquota'];
 
 /** The limits of this host, by its own tools. */
@@ -96,7 +96,7 @@ async function freeProject(folder: string): Promise<number> {
 async function setLimit(folder: string, project: number, blocks: bigint): Promise<void> {
   const mount = oldestMountOf(await hostMounts(), await realpath(folder));
   if (mount === undefined) throw new Error(`the filesystem of ${folder} is not known`);
-  const hard = String(blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks);
+  const hard = String(blocks > MAX_BLOCKS ? MAX_BLOCKS : blocks);
   await run('setquota', ['-P', String(project), '0', hard, '0', '0', mount.path]);
 }
 

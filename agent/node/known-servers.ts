@@ -24,7 +24,7 @@ import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 const FILE = 'api-servers.json';
 const CHECK_MS = 15_000;
 /** More servers than any cluster has. */
-const MOST_SERVERS = 32;
+const MAX_SERVERS = 32;
 
 interface KnownServersOptions {
   /** `server` of the kubeconfig, and further servers that it lists. */
@@ -91,7 +91,7 @@ function serversOf(object: Endpoints): readonly string[] {
       canonicalIp(ip) === ip ? [`https://${ip.includes(':') ? `[${ip}]` : ip}:${port}`] : [],
     );
   });
-  return found.filter(mayBeDialed).slice(0, MOST_SERVERS);
+  return found.filter(mayBeDialed).slice(0, MAX_SERVERS);
 }
 
 const dialer = createDialer();
@@ -113,5 +113,5 @@ function serversIn(value: unknown): readonly string[] {
   const { servers } = (value ?? {}) as { readonly servers?: unknown };
   if (!Array.isArray(servers)) return [];
   const texts = (servers as readonly unknown[]).filter((one): one is string => typeof one === 'string');
-  return texts.filter((text) => /^https:\/\/[^/]+:\d+$/.test(text) && mayBeDialed(text)).slice(0, MOST_SERVERS);
+  return texts.filter((text) => /^https:\/\/[^/]+:\d+$/.test(text) && mayBeDialed(text)).slice(0, MAX_SERVERS);
 }

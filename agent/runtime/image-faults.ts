@@ -6,13 +6,13 @@
 import { RuntimeError } from './runtime.ts';
 
 /** The largest configurations in use, those of buildpacks, have some hundred kilobytes. */
-const MOST_CONFIG_BYTES = 1 << 20;
+const MAX_CONFIG_BYTES = 1 << 20;
 /** The maximum number of characters of the user that an image names. */
 const LONGEST_USER = 4096;
 /** The maximum number of characters of its command, which Docker returns with each list of containers. */
 const LONGEST_COMMAND = 128 * 1024;
 /** Docker creates a volume of its own for each, also for a container that it cannot create in the end. */
-const MOST_VOLUMES = 128;
+const MAX_VOLUMES = 128;
 
 /** What a runtime reports of an image. */
 interface ImageFacts {
@@ -26,9 +26,9 @@ interface ImageFacts {
 
 /** Returns an empty string if an image may be used, else the reason why not. */
 export function imageFault({ user, configBytes = 0, volumes = 0, command = 0 }: ImageFacts): string {
-  if (configBytes > MOST_CONFIG_BYTES)
-    return `its configuration has ${configBytes} bytes, more than ${MOST_CONFIG_BYTES}`;
-  if (volumes > MOST_VOLUMES) return `it declares ${volumes} volumes, more than ${MOST_VOLUMES}`;
+  if (configBytes > MAX_CONFIG_BYTES)
+    return `its configuration has ${configBytes} bytes, more than ${MAX_CONFIG_BYTES}`;
+  if (volumes > MAX_VOLUMES) return `it declares ${volumes} volumes, more than ${MAX_VOLUMES}`;
   if (command > LONGEST_COMMAND) return `its command has ${command} characters, more than ${LONGEST_COMMAND}`;
   return user.length > LONGEST_USER ? `its user has ${user.length} characters, more than ${LONGEST_USER}` : '';
 }

@@ -64,14 +64,14 @@ export interface Access {
 }
 
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
-const MOST_KEPT = 4096;
+const MAX_KEPT = 4096;
 /** The tokens that are reviewed at once, and those that wait for it: of addresses that had a right one, and of others. */
 const REVIEWS = { mostAtOnce: 16, mostWaiting: 256 };
 
 /** Creates empty caches, which are bounded. */
 export function createAccess(options: AccessOptions): Access {
   const reviewed = tokenReviewer(options);
-  const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MOST_KEPT });
+  const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MAX_KEPT });
   return {
     async authenticate(request, connection = { isTrusted: true }) {
       const byCertificate = options.hasClientCa ? certificateUser(request, connection, options) : 'none';
@@ -141,8 +141,8 @@ function certificateUser(
  */
 function tokenReviewer(options: AccessOptions): (token: string, address: string) => Promise<AgentUser | 'refused'> {
   const { clock, observe } = options;
-  const users = new ExpiringCache<AgentUser>({ clock, most: MOST_KEPT });
-  const refused = new ExpiringCache<'refused'>({ clock, most: MOST_KEPT });
+  const users = new ExpiringCache<AgentUser>({ clock, most: MAX_KEPT });
+  const refused = new ExpiringCache<'refused'>({ clock, most: MAX_KEPT });
   const turns = new FairTurns(REVIEWS);
   const running = new Map<string, Promise<AgentUser | 'refused'>>();
   const review = async (token: string, key: string, address: string): Promise<AgentUser | 'refused'> => {

@@ -11,16 +11,16 @@ import { verifyChain } from '../../api/pki/chain.ts';
 import { readRegularFile } from '../files/regular-file.ts';
 
 /** The bundles of operating systems have some hundred kilobytes. */
-const MOST_BYTES = 16 << 20;
+const MAX_BYTES = 16 << 20;
 /** The certificates between that of a client and the CA that are tried. */
-const MOST_INTERMEDIATES = 8;
+const MAX_INTERMEDIATES = 8;
 
 /**
  * Resolves to the PEM of `--client-ca-file`. Rejects for a file without certificates: Node.js would trust the public CAs
  * instead, each of which could then name users of the agent.
  */
 export async function readClientCa(file: string): Promise<string> {
-  const pem = (await readRegularFile(file, MOST_BYTES)).toString('utf8');
+  const pem = (await readRegularFile(file, MAX_BYTES)).toString('utf8');
   if (parseCertificates(pem).length === 0) throw new Error(`${file} has no certificate`);
   return pem;
 }
@@ -59,7 +59,7 @@ export class ClientTrust {
     if (shown === undefined) return true;
     const chain: X509Certificate[] = [];
     for (let next: X509Certificate | undefined = shown; next !== undefined; next = next.issuerCertificate) {
-      if (chain.length > MOST_INTERMEDIATES || chain.some(({ raw }) => next?.raw.equals(raw))) break;
+      if (chain.length > MAX_INTERMEDIATES || chain.some(({ raw }) => next?.raw.equals(raw))) break;
       chain.push(next);
     }
     const [leaf, ...intermediates] = chain.map(({ raw }) => parseCertificate(raw));

@@ -18,8 +18,8 @@ export interface LogQuery {
  * The limits of the kubelet: services of one query, lines of its response, and characters of a name, for which its error says
  * 100.
  */
-const MOST_SERVICES = 4;
-const MOST_LINES = 100_000;
+const MAX_SERVICES = 4;
+const MAX_LINES = 100_000;
 const LONGEST_NAME = 256;
 
 /** Returns the query, `undefined` if the request has none of its parameters, or the errors of values that cannot be parsed. */
@@ -69,7 +69,7 @@ export async function validateLogQuery(
     if (name.length > LONGEST_NAME) return invalid('query', name, 'length must be less than 100');
     return /[^a-zA-Z\-_0-9@]/.test(name) ? invalid('query', name, 'input contains unsupported characters') : [];
   });
-  if (services.length > MOST_SERVICES) errors.push(tooMany('query', services.length, MOST_SERVICES));
+  if (services.length > MAX_SERVICES) errors.push(tooMany('query', services.length, MAX_SERVICES));
   const [file] = files;
   if (file === undefined) {
     if (services.length === 0) errors.push(required('query', 'cannot be empty with options'));
@@ -82,8 +82,8 @@ export async function validateLogQuery(
   if (sinceTime !== undefined && untilTime !== undefined && sinceTime > untilTime)
     errors.push(invalid('untilTime', new Date(untilTime).toISOString(), 'must be after `sinceTime`'));
   if (boot !== undefined && boot > 0) errors.push(invalid('boot', boot, 'must be less than 1'));
-  if (tailLines !== undefined && (tailLines < 0 || tailLines > MOST_LINES))
-    errors.push(invalid('tailLines', tailLines, `must be between 0 and ${MOST_LINES}, inclusive`));
+  if (tailLines !== undefined && (tailLines < 0 || tailLines > MAX_LINES))
+    errors.push(invalid('tailLines', tailLines, `must be between 0 and ${MAX_LINES}, inclusive`));
   if (!isPattern(pattern)) errors.push(invalid('pattern', pattern, 'error parsing regexp'));
   return errors;
 }

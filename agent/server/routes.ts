@@ -246,7 +246,7 @@ function installSubmitted(app: FastifyInstance, submitted: SubmittedPods): void 
 }
 
 const RUN_TIMEOUT_MS = 60_000;
-const MOST_OUTPUT_BYTES = 16 << 20;
+const MAX_OUTPUT_BYTES = 16 << 20;
 
 async function runCommand(
   host: PodHost,
@@ -266,7 +266,7 @@ async function runCommand(
     stream.on('data', (chunk: Buffer) => {
       size += chunk.length;
       // The rest is read and dropped, so that the command can end.
-      if (size <= MOST_OUTPUT_BYTES) chunks.push(chunk);
+      if (size <= MAX_OUTPUT_BYTES) chunks.push(chunk);
     });
     return { stream, chunks };
   };

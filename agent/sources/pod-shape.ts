@@ -13,7 +13,7 @@ import type { PodSourceName } from './pod-source.ts';
 /** A pod that the agent can run, or why it cannot, with what is known of its identity. */
 export type ShapedPod = { readonly pod: Pod } | { readonly fault: string; readonly name: string; readonly uid: string };
 
-const MOST_FAULT_CHARACTERS = 1024;
+const MAX_FAULT_CHARACTERS = 1024;
 
 /**
  * Returns a copy of the pod whose annotation of the source is that source, because clients can write the annotation: a pod of
@@ -39,4 +39,4 @@ function unusable(value: unknown, fault: string): ShapedPod {
 }
 
 const cut = (text: string): string =>
-  text.length <= MOST_FAULT_CHARACTERS ? text : `${text.slice(0, MOST_FAULT_CHARACTERS)}…`;
+  text.length <= MAX_FAULT_CHARACTERS ? text : `${text.slice(0, MAX_FAULT_CHARACTERS)}…`;

@@ -11,8 +11,8 @@ import { decodeStruct } from '../../api/schema/decode.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 
 /** The limit of the API, for all values of an object together. */
-const MOST_BYTES = 1024 * 1024;
-const MOST_OBJECTS = 1000;
+const MAX_BYTES = 1024 * 1024;
+const MAX_OBJECTS = 1000;
 const OWN = 'ConfigMap Secret'.split(' ');
 
 /** The key of an object: `ConfigMap/NAMESPACE/NAME`. */
@@ -61,7 +61,7 @@ export function readStaticObject(value: unknown): StaticObject {
   const [first] = faults;
   if (first !== undefined) throw new PlainError(`invalid ${given.kind}: ${first}`);
   const size = Object.values(values).reduce((sum, content) => sum + Buffer.byteLength(content), 0);
-  if (size > MOST_BYTES) throw new PlainError(`invalid ${given.kind}: ${name} has more than ${MOST_BYTES} bytes`);
+  if (size > MAX_BYTES) throw new PlainError(`invalid ${given.kind}: ${name} has more than ${MAX_BYTES} bytes`);
   const digest = createHash('sha256')
     .update(JSON.stringify([data, decoded.binaryData]))
     .digest('hex')
@@ -88,13 +88,13 @@ export class StaticObjects {
 
   /** Returns the keys that were left out, because the folder has too many objects. */
   replace(objects: readonly StaticObject[]): readonly StaticObjectKey[] {
-    const next = new Map(objects.slice(0, MOST_OBJECTS).map(({ key, object }) => [key, object]));
+    const next = new Map(objects.slice(0, MAX_OBJECTS).map(({ key, object }) => [key, object]));
     const version = (map: ReadonlyMap<StaticObjectKey, KubeObject>, key: StaticObjectKey): string | undefined =>
       map.get(key)?.metadata.resourceVersion;
     const changed = new Set([...next.keys(), ...this.#objects.keys()]).values();
     const keys = new Set(changed.filter((key) => version(next, key) !== version(this.#objects, key)));
     this.#objects = next;
     if (keys.size > 0) for (const listener of this.#listeners) listener(keys);
-    return objects.slice(MOST_OBJECTS).map(({ key }) => key);
+    return objects.slice(MAX_OBJECTS).map(({ key }) => key);
   }
 }

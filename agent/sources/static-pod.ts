@@ -114,7 +114,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   }
   if (result.errors.length > 0) {
     const lines = text.toString('utf8').split('\n');
-    const shown = result.errors.slice(0, MOST_SHOWN_ERRORS);
+    const shown = result.errors.slice(0, MAX_SHOWN_ERRORS);
     const places = shown.map((error) => `${lineOf(lines, error.field)}${String(error)}`);
     const more = result.errors.length - shown.length;
     throw new ManifestError(
@@ -143,7 +143,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
 }
 
 /** The maximum number of errors that are reported with their lines, because finding a line takes a pass through the text. */
-const MOST_SHOWN_ERRORS = 20;
+const MAX_SHOWN_ERRORS = 20;
 
 /** Sets the fields of a static pod that the agent decides before defaulting: name, namespace, node and tolerations. */
 function prepare(value: Record<string, unknown>, options: StaticPodOptions): Record<string, unknown> {

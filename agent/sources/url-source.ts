@@ -30,7 +30,7 @@ interface UrlSourceOptions {
 
 const REQUEST_TIMEOUT_MS = 10_000;
 const MAX_BYTES = 10 * 1024 * 1024;
-const MOST_REDIRECTS = 10;
+const MAX_REDIRECTS = 10;
 const dialer = createDialer();
 
 /** Creates the source of `--manifest-url`. `checkMs` is the interval in milliseconds. */
@@ -107,7 +107,7 @@ async function followed(
     const next = isRedirect ? redirectTarget('manifest-redirect', url, location) : undefined;
     if (next === undefined) return response;
     response.destroy();
-    if (redirects >= MOST_REDIRECTS) throw new Error(`stopped after ${MOST_REDIRECTS} redirects`);
+    if (redirects >= MAX_REDIRECTS) throw new Error(`stopped after ${MAX_REDIRECTS} redirects`);
     url = next;
   }
 }

@@ -49,7 +49,7 @@ export const hostMounter: Mounter = {
 };
 
 /** How much of the end of what mount(8) and its helpers print about a failure is in the error. */
-const MOST_ERROR_CHARACTERS = 16 * 1024;
+const MAX_ERROR_CHARACTERS = 16 * 1024;
 
 function run(command: string, args: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -59,7 +59,7 @@ function run(command: string, args: readonly string[]): Promise<void> {
     });
     let stderr = '';
     child.stderr.on('data', (chunk: Buffer) => {
-      stderr = (stderr + chunk.toString()).slice(-MOST_ERROR_CHARACTERS);
+      stderr = (stderr + chunk.toString()).slice(-MAX_ERROR_CHARACTERS);
     });
     child.on('error', (error) => reject(new Error(`${command} cannot be run: ${error.message}`, { cause: error })));
     child.on('close', (code) => {

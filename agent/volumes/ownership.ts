@@ -14,7 +14,7 @@ interface OwnershipOptions {
 }
 
 /** The maximum depth of folders. One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
-const MOST_LEVELS = 2048;
+const MAX_LEVELS = 2048;
 
 /**
  * Sets the group and the modes of a volume's tree. With `OnRootMismatch`, a tree whose root has both already is not walked.
@@ -36,7 +36,7 @@ export async function openToAll(directory: Directory): Promise<void> {
 }
 
 async function give(directory: Directory, options: OwnershipOptions, level: number): Promise<void> {
-  if (level > MOST_LEVELS) throw new Error(`the directories of the volume are nested more than ${MOST_LEVELS} deep`);
+  if (level > MAX_LEVELS) throw new Error(`the directories of the volume are nested more than ${MAX_LEVELS} deep`);
   const { mode, uid } = await directory.stat();
   await directory.chown(uid, options.gid);
   await directory.chmod((mode & 0o7777) | modeFor('directory', options));

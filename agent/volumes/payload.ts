@@ -39,13 +39,13 @@ export interface PayloadSources {
  * The maximum number of files that the sources of a volume add, also of those that later sources replace: each of thousands of
  * sources may name the same large object.
  */
-const MOST_FILES = 200_000;
-const MOST_BYTES = 256 << 20;
+const MAX_FILES = 200_000;
+const MAX_BYTES = 256 << 20;
 
 /** Counts what the sources of one volume add. */
 class VolumeBudget {
-  #files = MOST_FILES;
-  #bytes = MOST_BYTES;
+  #files = MAX_FILES;
+  #bytes = MAX_BYTES;
 
   get isExceeded(): boolean {
     return this.#files < 0 || this.#bytes < 0;
@@ -54,7 +54,7 @@ class VolumeBudget {
   take(bytes: number): void {
     this.#files -= 1;
     this.#bytes -= bytes;
-    if (this.isExceeded) throw new Error(`the volume has more than ${MOST_FILES} files or ${MOST_BYTES >> 20} MiB`);
+    if (this.isExceeded) throw new Error(`the volume has more than ${MAX_FILES} files or ${MAX_BYTES >> 20} MiB`);
   }
 }
 

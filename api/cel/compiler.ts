@@ -183,7 +183,7 @@ export class Compiler implements ExpressionCompiler {
 
   /** Returns the name of a type whose name has dots. */
   #typeNameOf(expr: Expr): string | undefined {
-    const name = dottedName(expr, MOST_PARTS);
+    const name = dottedName(expr, MAX_PARTS);
     return name !== undefined && Object.hasOwn(TYPE_NAMES, name) && !this.#isVariable(name) ? name : undefined;
   }
 
@@ -341,7 +341,7 @@ export class Compiler implements ExpressionCompiler {
 }
 
 /** The most parts that the name of a type has. */
-const MOST_PARTS = 3;
+const MAX_PARTS = 3;
 
 /** The members of library values. */
 const OPAQUE_MEMBERS: ReadonlyMap<string, CelType> = new Map(

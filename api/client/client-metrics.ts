@@ -5,7 +5,7 @@ import type { MetricsRegistry } from '../component/metrics.ts';
 const SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const BYTES = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216];
 /** Hosts of webhooks are chosen by clients. Those beyond this number share one series. */
-const MOST_HOSTS = 256;
+const MAX_HOSTS = 256;
 const OTHER_HOSTS = '<other>';
 
 /** Returns the observer that clients call for each request. */
@@ -46,7 +46,7 @@ export function clientMetrics(metrics: MetricsRegistry): RequestObserver {
   const hostOf = ({ server }: ObservedRequest): string => {
     const known = hosts.get(server);
     if (known !== undefined) return known;
-    if (hosts.size >= MOST_HOSTS) return OTHER_HOSTS;
+    if (hosts.size >= MAX_HOSTS) return OTHER_HOSTS;
     const host = URL.parse(server)?.host || server;
     hosts.set(server, host);
     return host;

@@ -45,7 +45,7 @@ export interface EventRecorderOptions {
  * From this number of different messages on, events of the same object, type and reason are combined into one. The count starts
  * again when no such event has occurred for this time. Both values are those of Kubernetes' Go client.
  */
-const MOST_SIMILAR = 10;
+const MAX_SIMILAR = 10;
 const SIMILAR_WITHIN_MS = 600_000;
 /** How often an event is sent to a server that does not respond, and the time between two attempts. */
 const WRITE_ATTEMPTS = 4;
@@ -110,9 +110,9 @@ export class CoreEventRecorder implements EventRecorder {
     similar.at = at;
     similar.messages.add(message);
     remember(this.#similar, key, similar);
-    if (similar.messages.size < MOST_SIMILAR) return false;
+    if (similar.messages.size < MAX_SIMILAR) return false;
     const [oldest] = similar.messages;
-    if (oldest !== undefined && similar.messages.size > MOST_SIMILAR) similar.messages.delete(oldest);
+    if (oldest !== undefined && similar.messages.size > MAX_SIMILAR) similar.messages.delete(oldest);
     return true;
   }
 

@@ -7,7 +7,7 @@ import type { EventOptions, EventRecorder, EventType, ObjectReference } from './
 
 /** The numbers of events that wait at most, and of written events that are remembered for their counts. */
 const LONGEST_QUEUE = 1000;
-const MOST_REMEMBERED = 4096;
+const MAX_REMEMBERED = 4096;
 
 /** An event that a recorder received, and the time at which it received it. */
 export interface Report {
@@ -74,7 +74,7 @@ export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }:
 export function remember<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);
-  if (map.size <= MOST_REMEMBERED) return;
+  if (map.size <= MAX_REMEMBERED) return;
   for (const oldest of map.keys()) {
     map.delete(oldest);
     return;

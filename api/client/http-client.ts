@@ -69,7 +69,7 @@ const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
 };
 
 /** How often a request is repeated if the server asks for it (`Retry-After`), as in Kubernetes' Go client. */
-const MOST_RETRIES = 10;
+const MAX_RETRIES = 10;
 
 /** The codes of a server that cannot serve, for example because it does not reach its storage. */
 const UNABLE: ReadonlySet<number> = new Set([502, 503, 504]);
@@ -268,7 +268,7 @@ export class HttpClient implements Client {
       if (UNABLE.has(response.status)) servers.cannotServe(current);
       if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
       const waitMs = retryAfterMs(response);
-      if (waitMs === undefined || attempt >= MOST_RETRIES) throw failure;
+      if (waitMs === undefined || attempt >= MAX_RETRIES) throw failure;
       await this.#clock.sleep(waitMs, request.signal);
     }
   }

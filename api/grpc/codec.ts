@@ -52,7 +52,7 @@ const VALUE = tagOf(2, BYTES);
  * The maximum number of values of a message. An object without members takes two bytes in a message, and a hundred times that
  * in memory. The list of two thousand containers has some tens of thousands of values.
  */
-const MOST_VALUES = 150_000;
+const MAX_VALUES = 150_000;
 /** Field numbers begin at 1, and tags have 32 bits. */
 const FIRST_TAG = 8;
 const TAG_END = 2 ** 32;
@@ -92,7 +92,7 @@ export function buildCodecs(tables: MessageTables): (message: string) => Message
         writeFields(message, value as Members);
         return writer.take();
       },
-      decode: (bytes) => readFields(message, new ProtobufReader(bytes, MOST_VALUES), emptyOf(message)),
+      decode: (bytes) => readFields(message, new ProtobufReader(bytes, MAX_VALUES), emptyOf(message)),
     };
   };
 }

@@ -18,13 +18,13 @@ interface RatedClause extends AcceptClause {
 }
 
 /** The number of clauses up to which they are sorted as in kube-apiserver. More of them are sorted in less time. */
-const MOST_COMPARED = 12;
+const MAX_COMPARED = 12;
 
 /** Returns the clauses, best first. An absent or empty header accepts everything. */
 export function acceptClauses(accept: string | undefined): readonly AcceptClause[] {
   if (accept === undefined || accept === '') return [{ type: '*/*', params: new Map() }];
   const clauses = accept.split(',').flatMap((part) => clauseOf(trim(part, ' ')) ?? []);
-  if (clauses.length > MOST_COMPARED)
+  if (clauses.length > MAX_COMPARED)
     return clauses.sort((a, b) => b.quality - a.quality || vagueness(a) - vagueness(b));
   return insertionSorted(clauses);
 }

@@ -22,17 +22,17 @@ import { type Handshake, limitHandshake } from './limited-handshake.ts';
  */
 const MOST = 2;
 /** All addresses together may have fewer than this, because one client may have many addresses. */
-const MOST_OF_ALL = 16;
+const MAX_OF_ALL = 16;
 const WITHIN_MS = 60_000;
 /**
  * The number of handshakes at once of a client address, and of all, that are not limited. The chains that arrive at once are
  * verified before any is judged. Others wait, because the bytes of a limited connection pass through JavaScript as long as it
  * is open.
  */
-const MOST_UNLIMITED = 2;
-const MOST_UNLIMITED_OF_ALL = 8;
+const MAX_UNLIMITED = 2;
+const MAX_UNLIMITED_OF_ALL = 8;
 /** The number of clients that are remembered. */
-const MOST_CLIENTS = 4096;
+const MAX_CLIENTS = 4096;
 /** The key of all clients together. */
 const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
@@ -52,7 +52,7 @@ export class CostlyHandshakes {
 
   constructor({ clock, logger }: { readonly clock: Clock; readonly logger: Logger }) {
     this.#clock = clock;
-    this.#counts = new ExpiringCache({ clock, most: MOST_CLIENTS });
+    this.#counts = new ExpiringCache({ clock, most: MAX_CLIENTS });
     this.#logger = limitedLogger(logger, clock);
   }
 
@@ -111,7 +111,7 @@ export class CostlyHandshakes {
   }
 
   #isLimited(client: string): boolean {
-    return this.#countOf(client) >= MOST || this.#countOf(ALL_CLIENTS) >= MOST_OF_ALL;
+    return this.#countOf(client) >= MOST || this.#countOf(ALL_CLIENTS) >= MAX_OF_ALL;
   }
 
   #countOf(key: string): number {
@@ -173,11 +173,11 @@ class PendingHandshakes {
 
   /** Whether no further handshake may begin without a limit, whoever its client is. */
   get isFull(): boolean {
-    return this.#allUnlimited >= MOST_UNLIMITED_OF_ALL;
+    return this.#allUnlimited >= MAX_UNLIMITED_OF_ALL;
   }
 
   isCrowded(client: string): boolean {
-    return this.isFull || (this.#unlimited.get(client) ?? 0) >= MOST_UNLIMITED;
+    return this.isFull || (this.#unlimited.get(client) ?? 0) >= MAX_UNLIMITED;
   }
 
   add(connection: Connection, isLimited: boolean): void {
@@ -244,7 +244,7 @@ export class CostlyServers {
   readonly #known: ExpiringCache<true>;
 
   constructor(clock: Clock) {
-    this.#known = new ExpiringCache({ clock, most: MOST_CLIENTS });
+    this.#known = new ExpiringCache({ clock, most: MAX_CLIENTS });
   }
 
   /** Returns why the server is not called. The key names who chose the server, or the server, and what it is called for. */

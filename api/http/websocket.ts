@@ -13,7 +13,7 @@ export const SENDS_ONLY = {
 } as const satisfies ServerOptions;
 
 /** The maximum number of pongs that wait for a client that does not read, with up to 125 bytes each. */
-const MOST_WAITING_PONGS = 64;
+const MAX_WAITING_PONGS = 64;
 
 /**
  * Limits the pongs for one client. RFC 6455 allows a server to respond to the latest ping only, so a client that pings without
@@ -23,7 +23,7 @@ const MOST_WAITING_PONGS = 64;
 export function answerPings(socket: WebSocket): void {
   let waiting = 0;
   socket.on('ping', (data: Buffer) => {
-    if (waiting >= MOST_WAITING_PONGS) return;
+    if (waiting >= MAX_WAITING_PONGS) return;
     waiting += 1;
     socket.pong(data, false, () => {
       waiting -= 1;

@@ -50,12 +50,12 @@ export function claimWarnings(spec: SizedClaim | undefined, at: string): string[
 }
 
 /** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
-const MOST_THOUSANDTHS = INT64_MAX;
+const MAX_THOUSANDTHS = INT64_MAX;
 
 /** Returns warnings about an amount of bytes that is not whole. */
 export function fractionWarning(value: string, field: string): string[] {
   const thousandths = milliUnits(parseQuantity(value));
-  if (thousandths % 1000n === 0n && thousandths <= MOST_THOUSANDTHS) return [];
+  if (thousandths % 1000n === 0n && thousandths <= MAX_THOUSANDTHS) return [];
   return [`${field}: fractional byte value ${quoteText(value)} is invalid, must be an integer`];
 }
 
@@ -119,7 +119,7 @@ interface PathNode {
 }
 
 /** More warnings about one volume than a response has room for. */
-const MOST_OVERLAPS = 100;
+const MAX_OVERLAPS = 100;
 
 /** Whether all files are at the top of the volume and have different names, as in the volumes of service accounts. */
 const areDistinctNames = (files: readonly FilePath[]): boolean =>
@@ -148,11 +148,11 @@ function overlaps(files: readonly FilePath[]): string[] {
       node = child;
       node.within.push(file);
     }
-    others.push(...node.within.slice(0, Math.min(node.within.length - 1, MOST_OVERLAPS)));
+    others.push(...node.within.slice(0, Math.min(node.within.length - 1, MAX_OVERLAPS)));
     node.files.push(file);
     for (const other of others.toSorted((one, another) => one.at - another.at)) {
       texts.push(`${shownFile(file)} with ${shownFile(other)}`);
-      if (texts.length === MOST_OVERLAPS) return texts;
+      if (texts.length === MAX_OVERLAPS) return texts;
     }
   }
   return texts;

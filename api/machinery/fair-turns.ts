@@ -11,7 +11,7 @@
  */
 
 /** The number of owners whose last turn, or success, is remembered. The one that is the longest ago is forgotten first. */
-const MOST_REMEMBERED = 4096;
+const MAX_REMEMBERED = 4096;
 
 interface FairTurnsOptions {
   readonly mostAtOnce: number;
@@ -151,6 +151,6 @@ function remove(from: WaitingClass, owner: string, which: 'oldest' | 'newest'): 
 function remember<T>(all: Map<string, T>, owner: string, value: T): void {
   all.delete(owner);
   all.set(owner, value);
-  const [oldest] = all.size > MOST_REMEMBERED ? all.keys() : [];
+  const [oldest] = all.size > MAX_REMEMBERED ? all.keys() : [];
   if (oldest !== undefined) all.delete(oldest);
 }

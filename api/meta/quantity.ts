@@ -61,7 +61,7 @@ const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
  * memory.
  */
 const parsed = new Map<string, Quantity>();
-const MOST_PARSED = 1000;
+const MAX_PARSED = 1000;
 const LONGEST_KEPT = 12;
 
 /** Throws `QuantityError`. */
@@ -70,7 +70,7 @@ export function parseQuantity(text: string): Quantity {
   if (known !== undefined) return known;
   const quantity = readQuantity(text);
   if (text.length <= LONGEST_KEPT) {
-    if (parsed.size >= MOST_PARSED) parsed.clear();
+    if (parsed.size >= MAX_PARSED) parsed.clear();
     parsed.set(text, quantity);
   }
   return quantity;

@@ -21,7 +21,7 @@ export const CA_BUNDLE_KEY = 'orchlet-ca-bundle';
 const TYPE = 'orchlet-ca-bundle';
 const LONGEST_BYTES = 256 * 1024;
 /** The maximum number of CAs of a bundle. */
-const MOST_CERTIFICATES = 16;
+const MAX_CERTIFICATES = 16;
 
 interface SigningScheme {
   readonly name: string;
@@ -97,7 +97,7 @@ function bundleOf(payload: string | undefined): CaBundle | undefined {
   if (typeof certificates !== 'string' || typeof issuedAtMs !== 'number' || !Number.isSafeInteger(issuedAtMs))
     return undefined;
   const found = casOf(certificates);
-  if (found.length === 0 || found.length > MOST_CERTIFICATES) return undefined;
+  if (found.length === 0 || found.length > MAX_CERTIFICATES) return undefined;
   return { certificates: found.map(({ raw }) => certificatePem(raw)).join(''), issuedAtMs };
 }
 

@@ -17,7 +17,7 @@ interface Kind {
 }
 
 /** Far more than an object has. Encoding a value of ten thousand levels would exhaust the stack. */
-const MOST_LEVELS = 500;
+const MAX_LEVELS = 500;
 
 /** Returns a copy without the fields that the schema lacks, as in Kubernetes. Throws an error with the first fault. */
 export function shapedObject({ group, version, kind }: Kind, value: unknown): KubeObject {
@@ -30,7 +30,7 @@ export function shapedObject({ group, version, kind }: Kind, value: unknown): Ku
 
 /** Copies a JSON value. Whole numbers get the nearest value with which a program can calculate. */
 function bounded(value: unknown, levels = 0): JsonValue {
-  if (levels > MOST_LEVELS) throw new Error(`the object has more than ${MOST_LEVELS} levels`);
+  if (levels > MAX_LEVELS) throw new Error(`the object has more than ${MAX_LEVELS} levels`);
   if (typeof value === 'bigint') return nearest(Number(value));
   if (typeof value === 'number') return Number.isInteger(value) ? nearest(value) : value;
   if (Array.isArray(value)) return value.map((item) => bounded(item, levels + 1));

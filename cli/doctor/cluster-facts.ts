@@ -15,7 +15,7 @@ import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 const JOINED = '/etc/orchlet/agent.kubeconfig';
 const TIMEOUT_MS = 5000;
 /** A larger cluster is judged by a part of it. */
-const MOST_OBJECTS = 1000;
+const MAX_OBJECTS = 1000;
 
 /** The directories of this host. */
 interface HostDirectories {
@@ -51,8 +51,8 @@ export async function readClusterFacts({ client, server }: Cluster, rootDirector
   const dns = (await tolerate(client.get(services, SYSTEM_NAMESPACE, 'kube-dns', { signal }), isMissing)) as
     | Service
     | undefined;
-  const all = await tolerate(client.list(nodes, { limit: MOST_OBJECTS, signal }), isForbidden);
-  const known = await tolerate(client.list(pods, { limit: MOST_OBJECTS, signal }), isForbidden);
+  const all = await tolerate(client.list(nodes, { limit: MAX_OBJECTS, signal }), isForbidden);
+  const known = await tolerate(client.list(pods, { limit: MAX_OBJECTS, signal }), isForbidden);
   const podsOf = Map.groupBy(
     (known?.items ?? []).flatMap((pod) => addressesOf(pod as Pod)),
     ({ node }) => node,

@@ -35,14 +35,14 @@ export interface ClusterFacts {
 }
 
 /** How many other nodes are tried. */
-const MOST_NODES = 20;
+const MAX_NODES = 20;
 /** Any port, because a refused connection is an answer too. */
 const SOME_PORT = 1;
 
 /** Probes a few nodes and pods, not all of them. Never rejects for a link that fails. */
 export async function checkNetwork(cluster: ClusterFacts, probes: NetworkProbes): Promise<readonly Finding[]> {
   const { nodes, ownName } = cluster;
-  const others = (nodes ?? []).filter(({ name }) => name !== ownName).slice(0, MOST_NODES);
+  const others = (nodes ?? []).filter(({ name }) => name !== ownName).slice(0, MAX_NODES);
   const pod = await probes.podProcess();
   const unknown: Finding[] =
     nodes === undefined

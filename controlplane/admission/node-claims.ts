@@ -18,7 +18,7 @@ import { refusal } from './pod-attributes.ts';
 import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../api/meta/orchlet-annotations.ts';
 
 /** The maximum number of recorded addresses of a node. No node needs as many. */
-const MOST_ADDRESSES = 64;
+const MAX_ADDRESSES = 64;
 
 /** What the records are computed from, apart from the nodes themselves. */
 export interface NodeClaimsOptions {
@@ -88,7 +88,7 @@ function provenAddresses(
 ): readonly string[] {
   const isV6 = (address: string): boolean => address.includes(':');
   const own = (status?.addresses ?? [])
-    .slice(0, MOST_ADDRESSES)
+    .slice(0, MAX_ADDRESSES)
     .flatMap(({ type, address }) => (type === 'InternalIP' ? (canonicalIp(address) ?? []) : []));
   return [...new Set(own)].filter((address) =>
     origin.some((from) => isV6(from) === isV6(address)) ? origin.includes(address) : known.has(address),

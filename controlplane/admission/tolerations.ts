@@ -42,14 +42,14 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
 }
 
 /** The maximum number of tolerations to merge, because each is compared with every other one. Pods have some tens at most. */
-const MOST_MERGED = 1000;
+const MAX_MERGED = 1000;
 
 /** Merges two lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */
 export function mergeTolerations(...lists: readonly (readonly Toleration[])[]): Toleration[] {
   const all = lists.flat();
-  if (all.length > MOST_MERGED)
+  if (all.length > MAX_MERGED)
     throw newRequestEntityTooLarge(
-      `more than ${MOST_MERGED} tolerations cannot be merged with those of the class or namespace`,
+      `more than ${MAX_MERGED} tolerations cannot be merged with those of the class or namespace`,
     );
   const merged: Toleration[] = [];
   for (const [i, one] of all.entries()) {

@@ -7,9 +7,9 @@ import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
 /** The maximum number of resources and subresources of a version. */
-const MOST_RESOURCES = 1000;
+const MAX_RESOURCES = 1000;
 /** The maximum number of verbs, short names or categories of a resource. */
-const MOST_WORDS = 50;
+const MAX_WORDS = 50;
 /** The maximum number of characters of a text of a resource, such as a verb or a short name. */
 const LONGEST_WORD = 253;
 
@@ -19,8 +19,8 @@ type Listed = Readonly<Record<string, unknown>>;
 export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
   const resources = isJsonObject(list) ? list['resources'] : undefined;
   if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
-  if (resources.length > MOST_RESOURCES)
-    throw new Error(`the answer has ${resources.length} resources; at most ${MOST_RESOURCES} are read`);
+  if (resources.length > MAX_RESOURCES)
+    throw new Error(`the answer has ${resources.length} resources; at most ${MAX_RESOURCES} are read`);
   const rows: ResourceInfo[] = [];
   const subresources = new Map<string, SubresourceInfo[]>();
   for (const one of resources as readonly unknown[]) {
@@ -72,7 +72,7 @@ function wordsOf(listed: Listed, field: string): readonly string[] {
   const value = listed[field] ?? [];
   const isList = (one: unknown): one is readonly string[] =>
     Array.isArray(one) && one.every((word) => typeof word === 'string' && word.length <= LONGEST_WORD);
-  if (!isList(value) || value.length > MOST_WORDS)
-    throw new Error(`the ${field} of a resource are not a list of at most ${MOST_WORDS} texts`);
+  if (!isList(value) || value.length > MAX_WORDS)
+    throw new Error(`the ${field} of a resource are not a list of at most ${MAX_WORDS} texts`);
   return value;
 }

@@ -25,8 +25,8 @@ export interface BatchOptions {
 }
 
 /** The memory of all events that wait or are sent, with the objects of requests and responses, and without them. */
-const MOST_OBJECT_BYTES = 64 << 20;
-const MOST_BYTES = 128 << 20;
+const MAX_OBJECT_BYTES = 64 << 20;
+const MAX_BYTES = 128 << 20;
 /** A batch of more events would be a text of hundreds of megabytes, which takes seconds, or cannot be formatted at all. */
 const LARGEST_BATCH_BYTES = 16 << 20;
 
@@ -74,11 +74,11 @@ export class BatchingBackend implements AuditBackend {
 
   /** Returns the event as far as there is memory for it. */
   #fitting(event: AuditEvent): Waiting | undefined {
-    const bytes = memoryOf(event, MOST_OBJECT_BYTES - this.#bytes);
-    if (this.#bytes + bytes <= MOST_OBJECT_BYTES) return { event, bytes };
+    const bytes = memoryOf(event, MAX_OBJECT_BYTES - this.#bytes);
+    if (this.#bytes + bytes <= MAX_OBJECT_BYTES) return { event, bytes };
     const short = withoutObjects(event);
     const shortBytes = memoryOf(short);
-    return this.#bytes + shortBytes <= MOST_BYTES ? { event: short, bytes: shortBytes } : undefined;
+    return this.#bytes + shortBytes <= MAX_BYTES ? { event: short, bytes: shortBytes } : undefined;
   }
 
   async close(): Promise<void> {

@@ -7,7 +7,7 @@ const SLOT_BYTES = 16;
 /** The length up to which texts are kept that a client writes freely into its request or into a header. */
 const LONGEST_TEXT = 4096;
 /** The number of source addresses of a request that are kept: the last ones, which proxies nearby have added. */
-const MOST_ADDRESSES = 16;
+const MAX_ADDRESSES = 16;
 
 /**
  * Estimates the bytes of memory of a decoded value, in time that grows with its values. It ends beyond `enough`, as a list may
@@ -47,4 +47,4 @@ export function withoutObjects(event: AuditEvent): AuditEvent {
 
 /** Shortens a list of addresses to its last ones, because the address of the connection is the last one. */
 const shortAddresses = (addresses: readonly string[]): readonly string[] =>
-  addresses.slice(-MOST_ADDRESSES).map((address) => address.slice(0, 100));
+  addresses.slice(-MAX_ADDRESSES).map((address) => address.slice(0, 100));

@@ -44,7 +44,7 @@ export interface FollowedFile {
 const CHECK_EVERY_MS = 2000;
 const TRY_AGAIN_MS = 60_000;
 /** The maximum size of a file. No configuration is as large. */
-const MOST_BYTES = 16 * 1024 * 1024;
+const MAX_BYTES = 16 * 1024 * 1024;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
@@ -59,7 +59,7 @@ async function contentOf(path: string): Promise<string> {
   try {
     const stats = await file.stat();
     if (!stats.isFile()) throw new Error('it is no regular file');
-    if (stats.size > MOST_BYTES) throw new Error(`it has more than ${MOST_BYTES} bytes`);
+    if (stats.size > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} bytes`);
     return await file.readFile('utf8');
   } finally {
     await file.close();

@@ -48,7 +48,7 @@ export interface OidcOptions {
 const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** A token without a key id is verified with one key after the other, in one turn of the event loop. */
-const MOST_KEYS = 128;
+const MAX_KEYS = 128;
 /** The limit of Go for the keys of TLS. With larger ones, a verification takes tens of milliseconds. */
 const MAX_MODULUS_BITS = 8192;
 const MAX_SHOWN_ID = 64;
@@ -254,7 +254,7 @@ class IssuerKeys {
     const isOwnHost = new URL(uri).host === new URL(discovery).host;
     const { keys } = await this.#get(uri, isOwnHost ? 'configured' : 'issuer-keys');
     if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
-    if (keys.length > MOST_KEYS) throw new OidcError(`the key set has ${keys.length} keys, more than ${MOST_KEYS}`);
+    if (keys.length > MAX_KEYS) throw new OidcError(`the key set has ${keys.length} keys, more than ${MAX_KEYS}`);
     return (keys as unknown[]).flatMap((jwk) => this.#readKey(jwk) ?? []);
   }
 

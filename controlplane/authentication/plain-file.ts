@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 
 /** The bundles of operating systems have some hundred kilobytes. */
-const MOST_BYTES = 16 << 20;
+const MAX_BYTES = 16 << 20;
 
 /**
  * Reads a regular file. Throws for anything but a regular file, and for a larger one. To open a FIFO that has taken the place
@@ -11,6 +11,6 @@ const MOST_BYTES = 16 << 20;
 export function readPlainFile(path: string): string {
   const found = statSync(path);
   if (!found.isFile()) throw new Error(`${path} is not a regular file`);
-  if (found.size > MOST_BYTES) throw new Error(`${path} has more than ${MOST_BYTES} bytes`);
+  if (found.size > MAX_BYTES) throw new Error(`${path} has more than ${MAX_BYTES} bytes`);
   return readFileSync(path, 'utf8');
 }

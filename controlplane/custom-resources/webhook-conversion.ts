@@ -113,8 +113,8 @@ export function webhookConversion(
 }
 
 /** The limits of one call; an object that exceeds them is sent alone. The response is parsed in one turn of the event loop. */
-const MOST_CHARACTERS = 1 << 20;
-const MOST_VALUES = 50_000;
+const MAX_CHARACTERS = 1 << 20;
+const MAX_VALUES = 50_000;
 
 /** Objects that one call converts. */
 interface Batch {
@@ -131,7 +131,7 @@ function* batchesOf(all: readonly KubeObject[]): Generator<Batch> {
   for (const [index, object] of all.entries()) {
     const text = stringifyJson(unversioned(object));
     const count = commasIn(text) + 1;
-    if (texts.length > 0 && (characters + text.length > MOST_CHARACTERS || values + count > MOST_VALUES)) {
+    if (texts.length > 0 && (characters + text.length > MAX_CHARACTERS || values + count > MAX_VALUES)) {
       yield { objects, texts, from };
       [objects, texts, from, characters, values] = [[], [], index, 0, 0];
     }

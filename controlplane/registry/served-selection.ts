@@ -41,7 +41,7 @@ export function storedSelectors<Options extends Selectors>(options: Options): Op
 }
 
 /** The minimum number of objects that are converted for a page. */
-const LEAST_PAGE = 500;
+const MIN_PAGE = 500;
 
 /**
  * Lists the entries that match in the served version. `page` returns converted entries in the stored order. A page for the
@@ -57,7 +57,7 @@ export async function listMatching(
   const limit = options.continue === '' && options.resourceVersion === '0' ? 0 : options.limit;
   let next = storedSelectors(options);
   for (;;) {
-    const asked = { ...next, limit: limit === 0 ? 0 : Math.max(limit, LEAST_PAGE) };
+    const asked = { ...next, limit: limit === 0 ? 0 : Math.max(limit, MIN_PAGE) };
     const result = await page(asked);
     for (const [index, entry] of result.entries.entries()) {
       if (!matches(entry)) continue;

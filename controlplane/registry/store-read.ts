@@ -53,10 +53,10 @@ export function nameFault(name: string): StatusError | undefined {
 }
 
 /** The maximum length of a text that is read as a number. No resource version has as many digits. */
-const MOST_DIGITS = 1000;
+const MAX_DIGITS = 1000;
 
 const isVersion = (text: string): boolean =>
-  /^\d+$/.test(text) && text.length <= MOST_DIGITS && BigInt(text) <= UINT64_MAX;
+  /^\d+$/.test(text) && text.length <= MAX_DIGITS && BigInt(text) <= UINT64_MAX;
 
 function notAVersion(text: string): string {
   const why = /^\d+$/.test(text) ? 'value out of range' : 'invalid syntax';

@@ -68,8 +68,8 @@ const MIB = 1024 * 1024;
  * The sizes of all images together below and above which the score does not change, as in kube-scheduler. The upper one is
  * multiplied by the number of containers, without image volumes.
  */
-const LEAST_IMAGE = 23 * MIB;
-const MOST_IMAGE = 1000 * MIB;
+const MIN_IMAGE = 23 * MIB;
+const MAX_IMAGE = 1000 * MIB;
 
 const imageLocality: ScorePlugin = {
   name: 'ImageLocality',
@@ -91,8 +91,8 @@ const imageLocality: ScorePlugin = {
       let there = 0;
       // An image on few nodes counts less, because all pods would otherwise gather on those nodes.
       for (const name of names) there += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
-      const most = MOST_IMAGE * Math.max(1, containers.length);
-      return Math.floor((MAX * (Math.min(Math.max(there, LEAST_IMAGE), most) - LEAST_IMAGE)) / (most - LEAST_IMAGE));
+      const most = MAX_IMAGE * Math.max(1, containers.length);
+      return Math.floor((MAX * (Math.min(Math.max(there, MIN_IMAGE), most) - MIN_IMAGE)) / (most - MIN_IMAGE));
     });
   },
 };

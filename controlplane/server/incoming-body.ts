@@ -11,7 +11,7 @@ import type { Share } from './flowcontrol/shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
 /** The maximum size of a body that is read as a whole. The rest of a longer body, which is forwarded, waits at the client. */
-export const MOST_UNREAD_BYTES = 3 * 1024 * 1024;
+export const MAX_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;
 
@@ -103,7 +103,7 @@ export class IncomingBody {
     this.#unread ??= this.#openUnread?.(() => this.#refuse());
     if (this.#state === 'refused') this.#unread?.close();
     else this.#unread?.add(bytes);
-    if (this.#state === 'open' && this.#gathered.size > MOST_UNREAD_BYTES) this.#source.pause();
+    if (this.#state === 'open' && this.#gathered.size > MAX_UNREAD_BYTES) this.#source.pause();
   }
 
   #refuse(): void {

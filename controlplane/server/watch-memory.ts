@@ -11,8 +11,8 @@ import type { ApiRequest } from './request.ts';
 
 /** The part of the memory of the host, or of the cgroup, that the watches of a level may take. */
 const PART_OF_MEMORY = 1 / 16;
-const LEAST_BYTES = 128 * 1024 * 1024;
-const MOST_BYTES = 1024 * 1024 * 1024;
+const MIN_BYTES = 128 * 1024 * 1024;
+const MAX_BYTES = 1024 * 1024 * 1024;
 
 const NO_LEVEL = {};
 
@@ -40,5 +40,5 @@ export class WatchMemory {
 function budgetOfHost(): number {
   const constrained = process.constrainedMemory();
   const memory = constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
-  return Math.min(Math.max(memory * PART_OF_MEMORY, LEAST_BYTES), MOST_BYTES);
+  return Math.min(Math.max(memory * PART_OF_MEMORY, MIN_BYTES), MAX_BYTES);
 }

@@ -18,7 +18,7 @@ export interface WrittenGroup {
 }
 
 /** The size of waiting records from which on nothing more is received. So it also limits a group. */
-const MOST_BYTES = 4 * 1024 * 1024;
+const MAX_BYTES = 4 * 1024 * 1024;
 
 /** Writes one group at a time. After a failure, `add` and `drain` reject with it, and the copy needs another writer. */
 export class CopyWriter {
@@ -50,7 +50,7 @@ export class CopyWriter {
         this.#failure = { error };
       });
     }
-    if (this.#bytes >= MOST_BYTES) await this.#writing;
+    if (this.#bytes >= MAX_BYTES) await this.#writing;
   }
 
   /** Resolves when everything that was added is durable. Rejects if that failed. */

@@ -38,7 +38,7 @@ interface FirstOptions {
   readonly onFatal: ((error: Error) => void) | undefined;
 }
 
-const MOST_STREAMS = 4;
+const MAX_STREAMS = 4;
 /** How long a fenced control plane sends the rest of its log. */
 const LEAVE_AFTER_MS = 30_000;
 /** How long it waits for a standby that is not connected. */
@@ -82,8 +82,7 @@ class First {
     const url = query.get('url');
     if (!isPeerUrl(url)) throw newBadRequest('url must be the URL of the standby');
     if (log === undefined) throw notSqlite();
-    if (this.#streams >= MOST_STREAMS)
-      throw newServiceUnavailable(`${MOST_STREAMS} standbys follow this control plane`);
+    if (this.#streams >= MAX_STREAMS) throw newServiceUnavailable(`${MAX_STREAMS} standbys follow this control plane`);
     const gone = new AbortController();
     exchange.onClose(() => gone.abort());
     const standby = exchange.connection.remoteAddress;

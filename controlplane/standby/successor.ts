@@ -16,7 +16,7 @@ import { FIRST_PATH, type FirstReport, isPeerUrl } from './peer-paths.ts';
 import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
 /** The newest ones are remembered. */
-const MOST_STANDBYS = 4;
+const MAX_STANDBYS = 4;
 /**
  * How long a start, or a write after a pause, waits for the answers of standbys. One that was just promoted does not listen for
  * a moment.
@@ -35,7 +35,7 @@ export async function rememberStandby(dataDirectory: string, url: string): Promi
   if (known.at(-1) === url) return;
   const file = fileOf(dataDirectory);
   await makeFolder(dirname(file), 0o700);
-  const standbys = [...known.filter((one) => one !== url), url].slice(-MOST_STANDBYS);
+  const standbys = [...known.filter((one) => one !== url), url].slice(-MAX_STANDBYS);
   await replaceFile(file, `${stringifyJson({ standbys })}\n`, { mode: 0o600 });
 }
 

@@ -40,14 +40,14 @@ const LOOK_MS = 5;
 
 /** Measures containerd and Docker one after the other, each started for this measurement alone. */
 export async function agent(print: Print): Promise<void> {
-  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  const report = (text: string): void => void process.stderr.write(`${text}\n`);
   const directory = mkdtempSync(join(tmpdir(), 'ob-'));
   const runtimes: FoundRuntime[] = [];
   try {
-    const archive = ensureImages(join(directory, 'i'), say);
+    const archive = ensureImages(join(directory, 'i'), report);
     const start = {
-      containerd: () => Promise.resolve(startPrivateContainerd(join(directory, 'c'), archive, say)),
-      docker: () => findRuntime({ directory: join(directory, 'd'), say, privately: true }),
+      containerd: () => Promise.resolve(startPrivateContainerd(join(directory, 'c'), archive, report)),
+      docker: () => findRuntime({ directory: join(directory, 'd'), report, privately: true }),
     };
     for (const name of ['containerd', 'docker'] as const) {
       const runtime = await start[name]();

@@ -157,14 +157,14 @@ async function watch(): Promise<void> {
     const first = JSON.parse(await http.request('GET', MAPS)) as { metadata: { resourceVersion: string } };
     const path = `${MAPS}?watch=true&resourceVersion=${first.metadata.resourceVersion}`;
     const child = fork(script, [server.origin, path, String(watchers), String(events)]);
-    const told = (type: WatchersReport['type']): Promise<WatchersReport> =>
+    const reportOf = (type: WatchersReport['type']): Promise<WatchersReport> =>
       new Promise((resolve, reject) => {
         child.on('message', (message: WatchersReport) => message.type === type && resolve(message));
         child.on('exit', (code) => reject(new Error(`the watchers ended with ${code}`)));
       });
     try {
-      const complete = told('complete');
-      await told('begun');
+      const complete = reportOf('complete');
+      await reportOf('begun');
       const started = performance.now();
       await http.many(events, (at) =>
         http.request('POST', MAPS, {

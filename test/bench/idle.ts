@@ -116,11 +116,11 @@ async function createServices(origin: string): Promise<void> {
 /** Measures `orchlet up` without pods, with a container runtime of its own. Installs strace if the host has none. */
 export async function idle(print: Print): Promise<void> {
   if (spawnSync('strace', ['-V']).status !== 0) installPackages(['strace'], 'fsyncs are counted by strace');
-  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  const report = (text: string): void => void process.stderr.write(`${text}\n`);
   const directory = mkdtempSync(join(tmpdir(), 'orch-idle-'));
-  const runtime = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
+  const runtime = await findRuntime({ directory: join(directory, 'docker'), report, privately: true });
   try {
-    ensureImages(join(directory, 'images'), say);
+    ensureImages(join(directory, 'images'), report);
     const trace = join(directory, 'syncs');
     const server = await startServer({
       command: ['up'],

@@ -68,11 +68,11 @@ export class FakeDevicePlugin {
           },
           streams: {
             listAndWatch: async (_request, send, signal) => {
-              const tell = (): void => send({ devices: this.#devices });
-              this.#watchers.add(tell);
-              tell();
+              const notify = (): void => send({ devices: this.#devices });
+              this.#watchers.add(notify);
+              notify();
               await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
-              this.#watchers.delete(tell);
+              this.#watchers.delete(notify);
             },
           },
         },
@@ -98,7 +98,7 @@ export class FakeDevicePlugin {
   /** Reports other devices to all watches. */
   change(devices: readonly FakeDevice[]): void {
     this.#devices = devices;
-    for (const tell of this.#watchers) tell();
+    for (const notify of this.#watchers) notify();
   }
 
   async close(): Promise<void> {

@@ -27,9 +27,9 @@ export async function serveGrpcHealth(
     { check },
     {
       check: (call: { request: Buffer }, done: (error: object | null, value?: Buffer) => void) => {
-        const said = answer(call.request.subarray(2).toString());
-        if (typeof said === 'number') done(null, Buffer.from(said === 0 ? [] : [8, said]));
-        else done(said);
+        const reply = answer(call.request.subarray(2).toString());
+        if (typeof reply === 'number') done(null, Buffer.from(reply === 0 ? [] : [8, reply]));
+        else done(reply);
       },
     },
   );

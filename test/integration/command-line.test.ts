@@ -18,7 +18,7 @@ function orchlet(args: readonly string[]): { code: number | null; stdout: string
 }
 
 /** Returns standard error without the log. */
-const said = (stderr: string): string[] => stderr.split('\n').filter((line) => line.startsWith('orchlet:'));
+const errorLines = (stderr: string): string[] => stderr.split('\n').filter((line) => line.startsWith('orchlet:'));
 
 describe('the command', () => {
   let directory = '';
@@ -69,7 +69,7 @@ describe('the command', () => {
     ] as const) {
       const { code, stderr } = orchlet(args);
       assert.equal(code, 2, stderr);
-      assert.equal(said(stderr).length, 1, stderr);
+      assert.equal(errorLines(stderr).length, 1, stderr);
       assert.ok(stderr.includes(near), stderr);
     }
   });
@@ -99,7 +99,7 @@ describe('the command', () => {
         String(port),
       ]);
       assert.equal(code, 1, stderr);
-      assert.equal(said(stderr).length, 1, stderr);
+      assert.equal(errorLines(stderr).length, 1, stderr);
       assert.match(stderr, new RegExp(`port ${port} is in use`));
     });
 
@@ -108,7 +108,7 @@ describe('the command', () => {
       writeFileSync(file, '');
       const { code, stderr } = orchlet(['controlplane', '--data-dir', file, '--secure-port', '0']);
       assert.equal(code, 1, stderr);
-      assert.equal(said(stderr).length, 1, stderr);
+      assert.equal(errorLines(stderr).length, 1, stderr);
       assert.ok(stderr.includes(file), stderr);
     });
 
@@ -129,14 +129,14 @@ describe('the command', () => {
         '0',
       ]);
       assert.equal(code, 1, stderr);
-      assert.equal(said(stderr).length, 1, stderr);
+      assert.equal(errorLines(stderr).length, 1, stderr);
       assert.ok(stderr.includes('none.sock'), stderr);
     });
 
     test('if the kubeconfig is missing', () => {
       const { code, stderr } = orchlet(['token', 'list', '--kubeconfig', join(directory, 'none.kubeconfig')]);
       assert.equal(code, 1, stderr);
-      assert.equal(said(stderr).length, 1, stderr);
+      assert.equal(errorLines(stderr).length, 1, stderr);
       assert.ok(stderr.includes('none.kubeconfig'), stderr);
     });
   });
@@ -159,7 +159,7 @@ describe('the command', () => {
       assert.match(readFileSync(join(data, 'pki', 'ca.key'), 'utf8'), /PRIVATE KEY/);
       const second = orchlet(['controlplane', '--data-dir', data, '--secure-port', '0']);
       assert.equal(second.code, 1, second.stderr);
-      assert.equal(said(second.stderr).length, 1, second.stderr);
+      assert.equal(errorLines(second.stderr).length, 1, second.stderr);
       assert.ok(second.stderr.includes(String(child.pid)), second.stderr);
       const created = orchlet(['token', 'create', '--data-dir', data, '--ttl', '1h', '--description', 'a test']);
       assert.equal(created.code, 0, created.stderr);

@@ -72,11 +72,11 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
   test('environment variables have the specified order and come from all sources', async () => {
     await nodes.each('variables', (pod, on) => {
       const names = ['ONE', 'LATER', 'BOTH', 'P_BOTH', 'S', 'FILE', 'NO_FILE', 'NO_KEY', 'NODE', 'IP', 'MASTER'];
-      const said = nodes
+      const values = nodes
         .shell(pod, names.map((name) => `echo "\${${name}-unset}"`).join('; echo ==; '))
         .split('\n==\n');
       const one = 'map-map-$(LATER)-$(A)';
-      assert.deepEqual(said, [
+      assert.deepEqual(values, [
         ...[one, one, 'secret', 'map', 'own', 'a file\n of lines', 'unset', 'unset'],
         ...[nodes.nodeName(on), nodes.field(pod, '.status.podIP'), '10.96.0.1:443'],
       ]);
@@ -84,7 +84,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
   });
 
   const limits = { cpu: '200m', memory: '96Mi' };
-  const tell = (name: string, resource: string, divisor: string): object => ({
+  const resourceVariable = (name: string, resource: string, divisor: string): object => ({
     name,
     valueFrom: { resourceFieldRef: { resource, divisor } },
   });
@@ -92,7 +92,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
     name: 'main',
     image: DEMO_IMAGE,
     command: ['sleep', '100000'],
-    env: [tell('CPU', 'limits.cpu', '1m'), tell('MEMORY', 'limits.memory', '1Mi')],
+    env: [resourceVariable('CPU', 'limits.cpu', '1m'), resourceVariable('MEMORY', 'limits.memory', '1Mi')],
   };
   nodes.prepare('whole', {
     containers: [main, { ...main, name: 'small', resources: { limits: { memory: '32Mi' } } }],
@@ -101,14 +101,14 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
   test('pod-level resources limit the containers of the pod', async () => {
     await nodes.each('whole', (pod) => {
       assert.equal(nodes.field(pod, '.status.qosClass'), 'Burstable');
-      const told =
+      const script =
         'echo $CPU $MEMORY; cat /proc/1/oom_score_adj; cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max';
       const capacity = Number(/^MemTotal:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]) * 1024;
       // The part of the pod's requests that exceeds those of its containers is shared by them: 32 of 64 MiB.
       const score = (mebibytes: number): number =>
         Math.min(999, 1000 - Math.floor((1000 * mebibytes * MEBIBYTE) / capacity));
-      assert.equal(nodes.shell(pod, told), `200 96\n${score(16)}\n${96 * MEBIBYTE}`);
-      assert.equal(nodes.shell(pod, told, 'small'), `200 32\n${score(48)}\n${32 * MEBIBYTE}`);
+      assert.equal(nodes.shell(pod, script), `200 96\n${score(16)}\n${96 * MEBIBYTE}`);
+      assert.equal(nodes.shell(pod, script, 'small'), `200 32\n${score(48)}\n${32 * MEBIBYTE}`);
       const cgroup = `kubepods/burstable/pod${nodes.field(pod, '.metadata.uid')}`;
       assert.equal(ofCgroup(cgroup, ['memory', 'memory.limit_in_bytes'], 'memory.max'), String(96 * MEBIBYTE));
       assert.match(ofCgroup(cgroup, ['cpu', 'cpu.cfs_quota_us'], 'cpu.max'), /^20000\b/);

@@ -17,13 +17,13 @@ import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 const MIB = 1024 * 1024;
 /** The memory of all pods together, and the eviction threshold. */
 const FOR_PODS_MIB = 500;
-const LEAST_MEMORY = '100Mi';
+const MIN_MEMORY = '100Mi';
 /** Allocates memory once a file exists: dd keeps one block and waits for a reader that never reads. */
 const FILL_MEMORY =
   'until [ -f /tmp/go ]; do sleep 1; done; mkfifo /tmp/f; sleep 1000 </tmp/f & exec dd if=/dev/zero bs=430M count=1 of=/tmp/f';
 /** The size of the agent's file system, and the eviction threshold. */
 const DISK_MIB = 300;
-const LEAST_DISK = '120Mi';
+const MIN_DISK = '120Mi';
 const WRITTEN_MIB = 200;
 
 const noLoopDevice = spawnSync('losetup', ['-f']).status === 0 ? false : 'losetup finds no free device';
@@ -95,7 +95,7 @@ for (const [on, skip, cidr] of [
       const flags = [
         ...['--cluster-cidr', cidr, '--cgroup-root', `/orchlet-eviction-${on}`],
         ...['--system-reserved', `memory=${reservedMib}Mi`, '--agent-arg', 'eviction-pressure-transition-period=1s'],
-        ...['--eviction-hard', `memory.available<${LEAST_MEMORY},nodefs.available<${LEAST_DISK}`],
+        ...['--eviction-hard', `memory.available<${MIN_MEMORY},nodefs.available<${MIN_DISK}`],
       ];
       cluster = await RunningCluster.start(flags, on, { prepare: mountSmallDisk });
       await until(

@@ -52,9 +52,9 @@ describe('the single executable', { timeout: 280_000 }, () => {
   });
 
   test('prints its version, completes commands and checks the host', () => {
-    const say = (...args: string[]): string => execFileSync(program, args, { encoding: 'utf8', cwd: '/' });
-    assert.match(say('version'), /^orchlet \d/);
-    assert.match(say('completion', 'bash'), /complete /);
+    const outputOf = (...args: string[]): string => execFileSync(program, args, { encoding: 'utf8', cwd: '/' });
+    assert.match(outputOf('version'), /^orchlet \d/);
+    assert.match(outputOf('completion', 'bash'), /complete /);
     assert.match(execFileSync('sh', ['-c', `${program} doctor; true`], { encoding: 'utf8', cwd: '/' }), /time/i);
   });
 

@@ -60,7 +60,7 @@ for (const [on, skip] of [
       given: { readonly policy?: Partial<ImageGcPolicy>; readonly also?: string } = {},
     ) => {
       const clock = new FakeClock();
-      const told: string[] = [];
+      const nodeEvents: string[] = [];
       const gc = new ImageGc({
         policy: { ...POLICY, ...given.policy },
         runtime: {
@@ -75,9 +75,9 @@ for (const [on, skip] of [
         logger: silentLogger,
         space: () => Promise.resolve(space()),
         kept: async () => new Set(await importedImages(join(directory, 'root'))),
-        aboutNode: (reason) => void told.push(reason),
+        aboutNode: (reason) => void nodeEvents.push(reason),
       });
-      return { clock, gc, told };
+      return { clock, gc, nodeEvents };
     };
 
     before(async () => {
@@ -132,13 +132,13 @@ for (const [on, skip] of [
 
     test('removes unused images of sufficient age with all their names when it is full', async () => {
       await load(['unused'], ['named', 'twice']);
-      const { gc, clock, told } = collector(() => FULL);
+      const { gc, clock, nodeEvents } = collector(() => FULL);
       await gc.collect().catch(() => undefined);
       assert.equal(await isThere('unused'), true, 'it may be for a pod that has not started yet');
       await clock.advance(POLICY.minAgeMs);
       await gc.collect().catch(() => undefined);
       for (const what of ['unused', 'named', 'twice']) assert.equal(await isThere(what), false, what);
-      assert.deepEqual(told, ['FreeDiskSpaceFailed', 'FreeDiskSpaceFailed'], 'there was not enough to free');
+      assert.deepEqual(nodeEvents, ['FreeDiskSpaceFailed', 'FreeDiskSpaceFailed'], 'there was not enough to free');
     });
 
     test('removes images that were unused for too long, even if it is not full', async () => {

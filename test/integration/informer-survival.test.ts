@@ -64,18 +64,18 @@ class Gate {
 }
 
 /** The reported changes by name: `add 0`, `update 1`, `delete`. */
-type Told = Map<string, string[]>;
+type Notifications = Map<string, string[]>;
 
-function tell(told: Told, what: string, name: string | undefined, value: string | undefined): void {
+function record(notifications: Notifications, what: string, name: string | undefined, value: string | undefined): void {
   if (name === undefined || !name.startsWith('c-')) return;
-  const events = told.get(name) ?? [];
-  told.set(name, events);
+  const events = notifications.get(name) ?? [];
+  notifications.set(name, events);
   events.push(what === 'delete' ? what : `${what} ${value ?? ''}`);
 }
 
 async function watchWithUsualClient(
   kubeconfig: string,
-  told: Told,
+  notifications: Notifications,
 ): Promise<{ readonly stop: () => Promise<void>; readonly lists: () => number }> {
   const { CoreV1Api, KubeConfig, makeInformer } = await import('@kubernetes/client-node');
   const config = new KubeConfig();
@@ -88,7 +88,7 @@ async function watchWithUsualClient(
   };
   const informer = makeInformer(config, '/api/v1/namespaces/default/configmaps', list);
   for (const what of ['add', 'update', 'delete'] as const)
-    informer.on(what, (object) => tell(told, what, object.metadata?.name, object.data?.['value']));
+    informer.on(what, (object) => record(notifications, what, object.metadata?.name, object.data?.['value']));
   let ended = false;
   let restarting = false;
   const restart = (): void => {
@@ -110,12 +110,12 @@ async function watchWithUsualClient(
 
 /** Changes config maps, and records the changes that an informer must report. */
 class Writer {
-  readonly expected: Told = new Map();
+  readonly expected: Notifications = new Map();
   readonly #values = new Map<string, number>();
 
   async create(client: Client, name: string): Promise<void> {
     await client.create(configMaps, 'default', this.#object(name, 0));
-    tell(this.expected, 'add', name, '0');
+    record(this.expected, 'add', name, '0');
   }
 
   /**
@@ -125,12 +125,12 @@ class Writer {
   async update(client: Client, name: string, seen = true): Promise<void> {
     const value = (this.#values.get(name) ?? 0) + 1;
     await client.update(configMaps, this.#object(name, value));
-    if (seen) tell(this.expected, 'update', name, String(value));
+    if (seen) record(this.expected, 'update', name, String(value));
   }
 
   async delete(client: Client, name: string): Promise<void> {
     await client.delete(configMaps, 'default', name);
-    tell(this.expected, 'delete', name, undefined);
+    record(this.expected, 'delete', name, undefined);
   }
 
   #object(name: string, value: number) {
@@ -140,9 +140,10 @@ class Writer {
   }
 }
 
-const inOrder = (told: Told): readonly (readonly [string, readonly string[]])[] =>
-  [...told].sort(([left], [right]) => (left < right ? -1 : 1));
-const count = (told: Told): number => [...told.values()].reduce((sum, events) => sum + events.length, 0);
+const inOrder = (notifications: Notifications): readonly (readonly [string, readonly string[]])[] =>
+  [...notifications].sort(([left], [right]) => (left < right ? -1 : 1));
+const count = (notifications: Notifications): number =>
+  [...notifications.values()].reduce((sum, events) => sum + events.length, 0);
 
 /** Compacts the whole history. */
 async function compactAll(dataDir: string): Promise<void> {
@@ -165,8 +166,8 @@ test('informers report every change exactly once over disconnects, a restart and
   let plane = await start();
   gate.target = plane.port;
   const kubeconfig = plane.kubeconfig.replaceAll(plane.url, `https://127.0.0.1:${gate.port}`);
-  const theirs: Told = new Map();
-  const ours: Told = new Map();
+  const theirs: Notifications = new Map();
+  const ours: Notifications = new Map();
   const ends: (() => Promise<unknown> | void)[] = [];
   context.after(async () => {
     for (const end of ends.toReversed()) await end();
@@ -187,9 +188,9 @@ test('informers report every change exactly once over disconnects, a restart and
   );
   const informer = informers.for(configMaps, { namespace: 'default' });
   informer.addHandler({
-    add: (object) => tell(ours, 'add', object.metadata.name, object.data?.['value']),
-    update: (_, object) => tell(ours, 'update', object.metadata.name, object.data?.['value']),
-    delete: (object) => tell(ours, 'delete', object.metadata.name, undefined),
+    add: (object) => record(ours, 'add', object.metadata.name, object.data?.['value']),
+    update: (_, object) => record(ours, 'update', object.metadata.name, object.data?.['value']),
+    delete: (object) => record(ours, 'delete', object.metadata.name, undefined),
   });
   await informer.synced();
 

@@ -68,9 +68,9 @@ function verbs(server: () => ControlPlaneProcess, path: string, namespace: strin
   });
 
   test('explain shows nested types', () => {
-    const told = run(['explain', 'pods', '--recursive']);
-    assert.match(told, /ephemeralContainers/);
-    assert.match(told, /terminationGracePeriodSeconds/);
+    const explanation = run(['explain', 'pods', '--recursive']);
+    assert.match(explanation, /ephemeralContainers/);
+    assert.match(explanation, /terminationGracePeriodSeconds/);
     assert.match(run(['explain', 'deployment.spec.strategy.rollingUpdate']), /maxSurge/);
   });
 

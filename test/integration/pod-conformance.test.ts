@@ -75,7 +75,7 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
   const field = (name: string, path: string): string => cluster.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
   const eventually = (what: string, look: () => boolean): Promise<boolean> =>
     until(what, () => (look() ? true : undefined));
-  const told = (name: string, reason: string): string =>
+  const eventMessages = (name: string, reason: string): string =>
     cluster.run([
       ...['get', 'events', '--field-selector', `involvedObject.name=${name},reason=${reason}`],
       ...['-o', 'jsonpath={.items[*].message}'],
@@ -143,7 +143,9 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     );
     create('unknown', { runtimeClassName: 'unknown' });
     cluster.run(['wait', '--for=condition=Ready', 'pod/usual', '--timeout=90s']);
-    await eventually('the refusal', () => told('unknown', 'FailedCreatePodSandBox').includes('no-such-handler'));
+    await eventually('the refusal', () =>
+      eventMessages('unknown', 'FailedCreatePodSandBox').includes('no-such-handler'),
+    );
     assert.equal(field('unknown', '.status.phase'), 'Pending');
     cluster.run(['delete', 'runtimeclass', 'usual', 'unknown']);
     cluster.run(['exec', 'usual', '--', 'kill', '1']);

@@ -25,7 +25,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     let silent: Server;
 
     /** Returns a shell command that appends a word to a file of this host from inside a container. */
-    const say = (word: string, file: string): string => `echo ${word} >> /shared/${file}`;
+    const appendWord = (word: string, file: string): string => `echo ${word} >> /shared/${file}`;
     const restarts = (pod: string, name = 'main'): number => watch.container(pod, name)?.restartCount ?? 0;
     const isReady = (pod: string): boolean => watch.container(pod)?.ready === true;
     const remove = async (pod: string): Promise<void> => {
@@ -64,7 +64,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       const trapping = (word: string, file: string, code = 0): readonly string[] => [
         'sh',
         '-c',
-        `trap "${say(word, file)}; exit ${code}" TERM; while :; do sleep 0.1; done`,
+        `trap "${appendWord(word, file)}; exit ${code}" TERM; while :; do sleep 0.1; done`,
       ];
       return [
         cluster.manifest('asked', {
@@ -119,7 +119,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
               postStart: {
                 httpGet: { ...local, port: http, path: 'begun', httpHeaders: [{ name: 'X-Why', value: 'hook' }] },
               },
-              preStop: { exec: { command: ['sh', '-c', say('hook', 'hooked')] } },
+              preStop: { exec: { command: ['sh', '-c', appendWord('hook', 'hooked')] } },
             },
           },
           spec: { ...volumes, terminationGracePeriodSeconds: 30 },
@@ -131,7 +131,7 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
         cluster.manifest('sleepy', { container: { lifecycle: { preStop: { sleep: { seconds: 0 } } } } }),
         cluster.manifest('crashing', {
           container: {
-            command: ['sh', '-c', `${say('x', 'runs')}; echo run $(($(wc -l < /shared/runs) - 1)); exit 1`],
+            command: ['sh', '-c', `${appendWord('x', 'runs')}; echo run $(($(wc -l < /shared/runs) - 1)); exit 1`],
             ...mount,
           },
           spec: volumes,

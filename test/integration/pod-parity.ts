@@ -144,19 +144,19 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
           assert.deepEqual(entry.isReasonLost ? [cells[1], columns[1]] : [cells[1], cells[2]], columns);
         const key = (event: RecordedEvent): string => JSON.stringify(event, Object.keys(event).toSorted());
         const wanted = new Set(entry.recorded.events.map(key));
-        let said: readonly RecordedEvent[] = [];
+        let observed: readonly RecordedEvent[] = [];
         await until(
           'its events',
           async () => {
-            said = await eventsOf(pod);
-            const keys = new Set(said.map(key));
+            observed = await eventsOf(pod);
+            const keys = new Set(observed.map(key));
             return [...wanted].every((one) => keys.has(one)) ? true : undefined;
           },
           Math.max(1_000, deadlineMs - systemClock.monotonic()),
         ).catch(() => {
-          assert.deepEqual([...new Set(said.map(key))].toSorted(), [...wanted].toSorted());
+          assert.deepEqual([...new Set(observed.map(key))].toSorted(), [...wanted].toSorted());
         });
-        const extra = said.filter((event) => !wanted.has(key(event)) && !ANY_TIME.has(event.reason));
+        const extra = observed.filter((event) => !wanted.has(key(event)) && !ANY_TIME.has(event.reason));
         assert.deepEqual(extra, []);
       });
     }

@@ -114,19 +114,19 @@ function follow(cluster: PodCluster, resource: string, take: (line: unknown) => 
 }
 
 function assertForward(before: Seen['object'], now: Seen['object']): void {
-  const says = `${now.metadata.name}: ${JSON.stringify(before.status)} was followed by ${JSON.stringify(now.status)}`;
+  const change = `${now.metadata.name}: ${JSON.stringify(before.status)} was followed by ${JSON.stringify(now.status)}`;
   const isOver = before.status.phase === 'Succeeded' || before.status.phase === 'Failed';
-  assert.ok(!isOver || now.status.phase === before.status.phase, says);
-  assert.ok(PHASES.indexOf(now.status.phase) >= PHASES.indexOf(before.status.phase), says);
-  assert.ok((now.status.observedGeneration ?? 0) >= (before.status.observedGeneration ?? 0), says);
+  assert.ok(!isOver || now.status.phase === before.status.phase, change);
+  assert.ok(PHASES.indexOf(now.status.phase) >= PHASES.indexOf(before.status.phase), change);
+  assert.ok((now.status.observedGeneration ?? 0) >= (before.status.observedGeneration ?? 0), change);
   for (const container of containersOf(now)) {
     const old = containersOf(before).find(({ name }) => name === container.name);
     if (old === undefined) continue;
-    assert.ok(container.restartCount >= old.restartCount, says);
+    assert.ok(container.restartCount >= old.restartCount, change);
     if (old.containerID === undefined || container.containerID !== old.containerID) continue;
     // A terminated container does not run again with the same id, and a running one does not wait for its start.
-    assert.ok(!(old.state.terminated !== undefined && container.state.running !== undefined), says);
-    assert.ok(!(old.started === true && container.started !== true && container.state.running !== undefined), says);
+    assert.ok(!(old.state.terminated !== undefined && container.state.running !== undefined), change);
+    assert.ok(!(old.started === true && container.started !== true && container.state.running !== undefined), change);
   }
 }
 

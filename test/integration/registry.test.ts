@@ -247,8 +247,8 @@ for (const [on, skip] of [
       });
       run('present-with', image, { ...present('Never'), imagePullSecrets: [{ name: 'pull' }] });
       await isRunning('present-with');
-      const told = `Normal Pulled Container image "${image}" already present on machine and can be accessed by the pod`;
-      await until('the event', () => events('present-with').includes(told) || undefined);
+      const eventText = `Normal Pulled Container image "${image}" already present on machine and can be accessed by the pod`;
+      await until('the event', () => events('present-with').includes(eventText) || undefined);
       for (const [policy, reason] of [
         ['IfNotPresent', /^(ErrImagePull|ImagePullBackOff)$/],
         ['Never', /^ErrImageNeverPull$/],

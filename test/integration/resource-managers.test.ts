@@ -138,24 +138,27 @@ for (const [on, skip, cidr] of [
       await until('the devices', () => onNode('allocatable') === '2' || undefined);
       apply(podOf('user', { limits: { [DEVICE]: '1' } }));
       await running('user');
-      const say = 'echo $THINGS; test -c /dev/thing && echo device; test -d /things/agent && echo mount';
-      const said = cluster.run(['exec', 'user', '--', 'sh', '-c', say]).trim().split('\n');
-      assert.deepEqual(said.slice(1), ['device', 'mount']);
-      assert.deepEqual(plugin.allocated, [[said[0]]]);
-      assert.deepEqual(plugin.preStarted, [[said[0]]]);
+      const script = 'echo $THINGS; test -c /dev/thing && echo device; test -d /things/agent && echo mount';
+      const output = cluster.run(['exec', 'user', '--', 'sh', '-c', script]).trim().split('\n');
+      assert.deepEqual(output.slice(1), ['device', 'mount']);
+      assert.deepEqual(plugin.allocated, [[output[0]]]);
+      assert.deepEqual(plugin.preStarted, [[output[0]]]);
       const status = '{.status.containerStatuses[0].allocatedResourcesStatus}';
       await until(
         'the health of the device',
         () =>
           get('pod user', status) ===
-            `[{"name":"${DEVICE}","resources":[{"health":"Healthy","resourceID":"${said[0]}"}]}]` || undefined,
+            `[{"name":"${DEVICE}","resources":[{"health":"Healthy","resourceID":"${output[0]}"}]}]` || undefined,
       );
       plugin.change(
         [...healthy({ first: 0, second: undefined })].map((device) => ({ ...device, health: 'Unhealthy' })),
       );
-      await until('the sickness of the device', () => get('pod user', status).includes('Unhealthy') || undefined);
       await until(
-        'the node to say so',
+        'the unhealthy device in the status of the pod',
+        () => get('pod user', status).includes('Unhealthy') || undefined,
+      );
+      await until(
+        'the device to be unavailable on the node',
         () => (onNode('allocatable') === '0' && onNode('capacity') === '2') || undefined,
       );
       const client = await connectGrpc({
@@ -171,7 +174,7 @@ for (const [on, skip, cidr] of [
       client.close();
       assert.deepEqual(
         podResources?.containers[0]?.devices.map(({ deviceIds }) => deviceIds),
-        [[said[0]]],
+        [[output[0]]],
       );
     });
 

@@ -12,7 +12,7 @@ const file = openSync(notes, 'a');
 const storage = await openSqliteStorage({ directory, clock: systemClock, logger: silentLogger });
 
 /** Writes a line synchronously, so that no acknowledgement is lost in this process. */
-const say = (line: string): void => void writeSync(file, `${line}\n`);
+const writeLine = (line: string): void => void writeSync(file, `${line}\n`);
 
 async function writer(id: number): Promise<void> {
   for (let n = 0; ; n += 1) {
@@ -21,15 +21,15 @@ async function writer(id: number): Promise<void> {
     const value = `${round}.${id}.${n}.`.padEnd(200 + ((id * 7919 + n * 104729) % 9000), String(n % 10));
     const current = await storage.get(key);
     if (current !== undefined && n % 7 === 6) {
-      say(`+ ${key} -`);
-      say(`= ${key} - ${await storage.delete(key, current.revision)}`);
+      writeLine(`+ ${key} -`);
+      writeLine(`= ${key} - ${await storage.delete(key, current.revision)}`);
       continue;
     }
-    say(`+ ${key} ${value}`);
+    writeLine(`+ ${key} ${value}`);
     const bytes = Buffer.from(value);
     const { revision } =
       current === undefined ? await storage.create(key, bytes) : await storage.update(key, bytes, current.revision);
-    say(`= ${key} ${value} ${revision}`);
+    writeLine(`= ${key} ${value} ${revision}`);
     if (id === 0 && n === 0) process.stdout.write('writing\n');
     if (n % 50 === 49) await storage.compact(revision);
   }

@@ -45,7 +45,7 @@ const SHOWN_DIFFERENCES = 25;
 const SHOWN_CHARS = 600;
 const SLOW_SECONDS = 10;
 /** The maximum number of scenarios that run again alone. On a busy machine a few may fail by accident, but not many. */
-const MOST_AGAIN = 10;
+const MAX_AGAIN = 10;
 
 interface Result {
   readonly scenario: Scenario;
@@ -196,7 +196,7 @@ async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target
 async function runLostAgain(results: Result[], replayer: Replayer, target: Target): Promise<void> {
   let again = 0;
   for (const [index, result] of results.entries()) {
-    if (again >= MOST_AGAIN) return;
+    if (again >= MAX_AGAIN) return;
     if (result.differing.length === 0 || knownToDiffer.has(titleOf(result))) continue;
     again += 1;
     results[index] = await runOne(result.scenario, replayer, target, true);

@@ -89,7 +89,7 @@ async function soakOn(on: 'docker' | 'containerd'): Promise<SoakReport> {
     const home = join(directory, on);
     const runtime =
       on === 'docker'
-        ? await findRuntime({ directory: home, say: onProgress, privately: true })
+        ? await findRuntime({ directory: home, report: onProgress, privately: true })
         : startPrivateContainerd(home, images, onProgress);
     try {
       const socket = runtime.endpoint.replace('unix://', '');

@@ -19,7 +19,7 @@ import type { ResponseCache } from './response-cache.ts';
 import {
   answerOf,
   balanced,
-  MOST_UDP_BYTES,
+  MAX_UDP_BYTES,
   reply,
   type Resolved,
   SHORTEST_RECORD_BYTES,
@@ -72,10 +72,10 @@ const FORWARDED = { most: 1000, mostOfOne: 200 };
 const TCP_IDLE_MS = 10_000;
 const CONNECTIONS = { most: 100, mostOfOne: 20 };
 /** The maximum number of queries of one connection that are answered at the same time. */
-const MOST_PIPELINED = 16;
-const MOST_BYTES = { udp: MOST_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
+const MAX_PIPELINED = 16;
+const MAX_BYTES = { udp: MAX_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
 /** The maximum length of a CNAME chain. */
-const MOST_ALIASES = 8;
+const MAX_ALIASES = 8;
 
 /** The types of queries for a whole zone. */
 const TRANSFERS: ReadonlySet<string> = new Set(['AXFR', 'IXFR']);
@@ -211,7 +211,7 @@ export class ClusterDns {
         })
         .finally(() => pending.delete(answering));
       pending.add(answering);
-      if (pending.size >= MOST_PIPELINED) await Promise.race(pending);
+      if (pending.size >= MAX_PIPELINED) await Promise.race(pending);
       if (socket.writableNeedDrain) await drained(socket);
     }
     await Promise.all(pending);
@@ -280,7 +280,7 @@ export class ClusterDns {
     const isReverse = name.endsWith('.in-addr.arpa') || name.endsWith('.ip6.arpa');
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
-    const most = Math.floor(MOST_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
+    const most = Math.floor(MAX_BYTES[client.transport] / SHORTEST_RECORD_BYTES);
     const zone = { domain, names, most, from: this.#random() };
     const found = (isOurs ? clusterRecords : reverseRecords)({ name, type }, zone);
     // An address that is not in the cluster may belong to another zone.
@@ -292,7 +292,7 @@ export class ClusterDns {
     const [alias] = found.answers;
     if (alias?.type !== 'CNAME' || type === 'CNAME') return { code: NO_ERROR, answers, additionals };
     const next =
-      aliases < MOST_ALIASES ? await this.#follow({ name: alias.data, type }, aliases + 1, client) : undefined;
+      aliases < MAX_ALIASES ? await this.#follow({ name: alias.data, type }, aliases + 1, client) : undefined;
     return { code: NO_ERROR, answers: next === undefined ? [] : [...answers, ...next], additionals };
   }
 
@@ -308,7 +308,7 @@ export class ClusterDns {
     });
     const answer = await this.#forward(question, next.name, { ...client, transport: 'udp' });
     // Decoding takes time for each record. Without EDNS a response over UDP has at most 512 bytes.
-    if (answer.length > MOST_UDP_BYTES) throw new Error('a name server sent a longer response than the query allows');
+    if (answer.length > MAX_UDP_BYTES) throw new Error('a name server sent a longer response than the query allows');
     return dnsPacket.decode(answer).answers ?? [];
   }
 

@@ -21,9 +21,9 @@ export interface ForwardConfig {
 export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstreams: [], problems: [] };
 
 /** The maximum number of stub domains that are used. */
-const MOST_DOMAINS = 1000;
+const MAX_DOMAINS = 1000;
 /** The maximum number of upstream name servers, as in kube-dns. */
-const MOST_SERVERS = 3;
+const MAX_SERVERS = 3;
 const DOMAIN = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
 
 interface ForwardSurroundings {
@@ -46,8 +46,8 @@ export function forwardConfig(
   else
     for (const [text, value] of Object.entries(parsed ?? {})) {
       const name = text.toLowerCase().replace(/\.$/, '');
-      if (stubDomains.size === MOST_DOMAINS) {
-        problems.push(`stubDomains has more than ${MOST_DOMAINS} domains`);
+      if (stubDomains.size === MAX_DOMAINS) {
+        problems.push(`stubDomains has more than ${MAX_DOMAINS} domains`);
         break;
       }
       const isOwn = name === surroundings.domain || name.endsWith(`.${surroundings.domain}`);
@@ -94,14 +94,14 @@ function serversOf(value: unknown, { own }: ForwardSurroundings, where: string, 
     return [];
   }
   const servers: string[] = [];
-  for (const server of value.slice(0, MOST_SERVERS) as unknown[]) {
+  for (const server of value.slice(0, MAX_SERVERS) as unknown[]) {
     const { address, port } = typeof server === 'string' ? parseUpstream(server) : { address: '', port: 0 };
     if (isIP(address) === 0 || !(port > 0 && port <= 0xffff))
       problems.push(`${where} has ${quoted(server)}, which is not the address of a name server`);
     else if (own.includes(address)) problems.push(`${where} has ${address}, the name server of the cluster itself`);
     else servers.push(String(server));
   }
-  if (value.length > MOST_SERVERS) problems.push(`${where} has more than ${MOST_SERVERS} name servers`);
+  if (value.length > MAX_SERVERS) problems.push(`${where} has more than ${MAX_SERVERS} name servers`);
   return servers;
 }
 

@@ -28,8 +28,8 @@ interface Entry {
 }
 
 /** The bounds of the time in the cache. They are those of CoreDNS as kubeadm configures it. */
-const LEAST_SECONDS = 5;
-const MOST_SECONDS = 30;
+const MIN_SECONDS = 5;
+const MAX_SECONDS = 30;
 const MOST = { responses: 10_000, bytes: 8 * 1024 * 1024 };
 /** Longer queries have options that make them unique. */
 const LONGEST_QUERY_BYTES = 512;
@@ -98,7 +98,7 @@ export class ResponseCache {
     // A TTL of 0 forbids caching (RFC 1035, section 3.2.1).
     if (ttls === undefined || ttls.seconds === 0) return;
     const storedMs = this.#options.clock.monotonic();
-    const seconds = Math.min(MOST_SECONDS, Math.max(LEAST_SECONDS, ttls.seconds));
+    const seconds = Math.min(MAX_SECONDS, Math.max(MIN_SECONDS, ttls.seconds));
     const old = this.#entries.get(key);
     if (old !== undefined) this.#remove(key, old);
     // The message may be a part of a larger buffer.

@@ -18,7 +18,7 @@ const TTL_SECONDS = 5;
 /** The UDP size for a client without EDNS, and the largest UDP response to any client. */
 const PLAIN_UDP_BYTES = 512;
 /** The size of UDP responses and the advertised EDNS buffer, as DNS flag day 2020 recommends to prevent fragments. */
-export const MOST_UDP_BYTES = 1232;
+export const MAX_UDP_BYTES = 1232;
 /** The size of the record OPT without options. */
 const OPTION_BYTES = 11;
 /** The response codes that the header has room for. */
@@ -51,7 +51,7 @@ export function reply(
   const limit =
     transport === 'tcp'
       ? LONGEST_MESSAGE_BYTES
-      : Math.min(MOST_UDP_BYTES, Math.max(PLAIN_UDP_BYTES, option?.udpPayloadSize ?? 0));
+      : Math.min(MAX_UDP_BYTES, Math.max(PLAIN_UDP_BYTES, option?.udpPayloadSize ?? 0));
   const flags =
     (query.flag_rd === true ? dnsPacket.RECURSION_DESIRED : 0) |
     dnsPacket.RECURSION_AVAILABLE |
@@ -70,7 +70,7 @@ export function reply(
 const optionRecord = (code: number): Answer => ({
   type: 'OPT',
   name: '.',
-  udpPayloadSize: MOST_UDP_BYTES,
+  udpPayloadSize: MAX_UDP_BYTES,
   extendedRcode: code >> 4,
   ednsVersion: 0,
   flags: 0,

@@ -5,11 +5,11 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 
 /** A server comes last after this many queries without an answer: a single one may be about a name that resolves slowly. */
-const MOST_FAILURES = 2;
+const MAX_FAILURES = 2;
 /** How long it comes last. Then one query tries it again. */
 const LAST_MS = 10_000;
 /** The most servers that are remembered. */
-const MOST_SERVERS = 1000;
+const MAX_SERVERS = 1000;
 
 interface Failures {
   readonly count: number;
@@ -31,7 +31,7 @@ export class UpstreamOrder {
     const [first, last]: [string[], string[]] = [[], []];
     for (const server of servers) {
       const { count, lastUntilMs } = this.#failures.get(server) ?? { count: 0, lastUntilMs: 0 };
-      if (count < MOST_FAILURES) first.push(server);
+      if (count < MAX_FAILURES) first.push(server);
       else if (lastUntilMs > nowMs) last.push(server);
       else {
         first.push(server);
@@ -50,7 +50,7 @@ export class UpstreamOrder {
   /** Records that the server has not answered a query. */
   failed(server: string): void {
     const { count } = this.#failures.get(server) ?? { count: 0 };
-    if (this.#failures.size >= MOST_SERVERS) this.#failures.clear();
+    if (this.#failures.size >= MAX_SERVERS) this.#failures.clear();
     this.#failures.set(server, { count: count + 1, lastUntilMs: this.#clock.monotonic() + LAST_MS });
   }
 }

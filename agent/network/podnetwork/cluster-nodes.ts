@@ -90,7 +90,7 @@ const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10
   (text) => parseCidr(text) ?? [],
 );
 /** The most ranges that a node can have: one of each family. */
-const MOST_RANGES = 2;
+const MAX_RANGES = 2;
 
 /** Returns the nodes that become peers, and the reason for each node that does not. */
 export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peers {
@@ -160,7 +160,7 @@ function checkedPeer(
   holders: Holders,
   clusterRanges: readonly Cidr[],
 ): Peer | string {
-  if (node.ranges.length > MOST_RANGES) return `it has ${node.ranges.length} pod ranges`;
+  if (node.ranges.length > MAX_RANGES) return `it has ${node.ranges.length} pod ranges`;
   const ranges: Cidr[] = [];
   for (const text of node.ranges) {
     const range = parseCidr(text);

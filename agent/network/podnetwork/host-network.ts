@@ -18,7 +18,7 @@ import { LINK_PREFIX, ROUTE_PROTOCOL, type Route, type Uplink, VXLAN_LINK, WIREG
 import type { Commands, ObservedLink, ObservedNetwork } from './network-difference.ts';
 
 const execute = promisify(execFile);
-const MOST_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
+const MAX_OUTPUT = { maxBuffer: 64 * 1024 * 1024 };
 /** The longest part of an error that is logged. */
 const LONGEST_ERROR = 1000;
 
@@ -72,7 +72,7 @@ interface RouteJson {
 export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
   const run = async (tool: string, args: readonly string[]): Promise<string> => {
     const [command = tool, ...rest] = [...prefix, tool, ...args];
-    return (await execute(command, rest, MOST_OUTPUT)).stdout;
+    return (await execute(command, rest, MAX_OUTPUT)).stdout;
   };
   const batch = async (tool: string, lines: readonly string[]): Promise<void> => {
     const [command = tool, ...args] = [...prefix, tool, '-force', '-batch', '-'];

@@ -55,7 +55,7 @@ interface PolicyEnforcerOptions {
 }
 
 /** The minimum time between two transactions, unless a pod waits to start. */
-const LEAST_INTERVAL_MS = 1000;
+const MIN_INTERVAL_MS = 1000;
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
 /** The delay after a failed turn. */
@@ -213,7 +213,7 @@ export class PolicyEnforcer {
   #dueMs(): number {
     if (this.#changedMs === undefined || this.#problem !== undefined) return Infinity;
     const gathered = this.#changedMs + GATHER_MS;
-    return this.#waiters.length > 0 ? gathered : Math.max(gathered, this.#lastApplyMs + LEAST_INTERVAL_MS);
+    return this.#waiters.length > 0 ? gathered : Math.max(gathered, this.#lastApplyMs + MIN_INTERVAL_MS);
   }
 
   /** Checks whether the host can have the rules, until it can, and later whether they are still there. */

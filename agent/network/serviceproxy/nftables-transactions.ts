@@ -18,7 +18,7 @@ const STALE_MS = 1000;
 /** Separates the parts of a tracked name or value; names, keys and rules have no line breaks. */
 const BREAK = '\n';
 /** A command with more elements is split. */
-const MOST_ELEMENTS = 500;
+const MAX_ELEMENTS = 500;
 
 /**
  * Holds the objects of one family: those that were written, those that are to be written, and chains that wait to be deleted.
@@ -194,7 +194,7 @@ export class NftablesTransactions {
     }
   }
 
-  /** Commands for up to `MOST_ELEMENTS` elements of one set. */
+  /** Commands for up to `MAX_ELEMENTS` elements of one set. */
   *#elementLines(verb: 'add' | 'delete', differences: readonly Difference[]): Generator<string, void> {
     const bySet = new Map<string, string[]>();
     const command = (set: string, list: readonly string[]): string =>
@@ -205,7 +205,7 @@ export class NftablesTransactions {
       const list = bySet.get(set) ?? [];
       bySet.set(set, list);
       list.push(verb === 'add' ? (after ?? '') : key);
-      if (list.length === MOST_ELEMENTS) yield command(set, list.splice(0));
+      if (list.length === MAX_ELEMENTS) yield command(set, list.splice(0));
     }
     for (const [set, list] of bySet) if (list.length > 0) yield command(set, list);
   }
@@ -224,6 +224,6 @@ const kindOf = (declaration: string): string => (declaration.includes(' : ') ? '
 
 function chunks(list: readonly string[]): string[][] {
   const parts: string[][] = [];
-  for (let at = 0; at < list.length; at += MOST_ELEMENTS) parts.push(list.slice(at, at + MOST_ELEMENTS));
+  for (let at = 0; at < list.length; at += MAX_ELEMENTS) parts.push(list.slice(at, at + MAX_ELEMENTS));
   return parts;
 }

@@ -74,7 +74,7 @@ type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 /** The default of `sessionAffinityConfig.clientIP.timeoutSeconds`, and the largest value that the API accepts. */
 const AFFINITY_SECONDS = 10_800;
-const MOST_AFFINITY_SECONDS = 86_400;
+const MAX_AFFINITY_SECONDS = 86_400;
 
 /** The location of the agent in the topology. */
 export interface Place {
@@ -211,7 +211,7 @@ function affinityOf({ sessionAffinity, sessionAffinityConfig }: NonNullable<Serv
   if (sessionAffinity !== 'ClientIP') return 0;
   const seconds: unknown = sessionAffinityConfig?.clientIP?.timeoutSeconds;
   return Number.isInteger(seconds) && Number(seconds) > 0
-    ? Math.min(Number(seconds), MOST_AFFINITY_SECONDS)
+    ? Math.min(Number(seconds), MAX_AFFINITY_SECONDS)
     : AFFINITY_SECONDS;
 }
 

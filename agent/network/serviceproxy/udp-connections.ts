@@ -23,7 +23,7 @@ import type { PortChange } from './service-table.ts';
 export type Conntrack = (args: readonly string[]) => AsyncIterable<string>;
 
 /** Further groups of connections stay until the next change, because each costs a run of the tool. */
-const MOST_DELETIONS = 2000;
+const MAX_DELETIONS = 2000;
 const TIMEOUT_MS = 10_000;
 
 /** Runs `conntrack` of this host. `prefix` is a command that runs it elsewhere. */
@@ -140,7 +140,7 @@ export class UdpConnections {
     try {
       for await (const line of conntrack(['-L', ...ofFamily])) {
         const args = deletionOf(line, frontends, (address) => local.has(address));
-        if (args !== undefined && deletions.size < MOST_DELETIONS) deletions.set(args.join(' '), args);
+        if (args !== undefined && deletions.size < MAX_DELETIONS) deletions.set(args.join(' '), args);
       }
       for (const args of deletions.values()) for await (const _ of conntrack(['-D', ...ofFamily, ...args]));
     } catch (error) {

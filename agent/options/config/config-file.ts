@@ -20,7 +20,7 @@ export const CONFIG_VERSION = 'kubelet.config.k8s.io/v1beta1';
 export const CONFIG_KIND = 'KubeletConfiguration';
 const MAX_BYTES = 1 << 20;
 /** The number of mistakes that an error lists; it counts the others. */
-const MOST_MISTAKES = 10;
+const MAX_MISTAKES = 10;
 
 /** A file that was read. `file` is its absolute path. */
 export interface ConfigFile {
@@ -135,9 +135,9 @@ class Reader {
     this.#header('apiVersion', apiVersion, CONFIG_VERSION);
     const read = this.#faults.length > 0 ? {} : this.#branch(fields, this.#tree, []);
     if (this.#faults.length > 0) {
-      const more = this.#faults.length - MOST_MISTAKES;
+      const more = this.#faults.length - MAX_MISTAKES;
       throw new ConfigurationError(
-        [...this.#faults.slice(0, MOST_MISTAKES), ...(more > 0 ? [`and ${more} more`] : [])].join('\n'),
+        [...this.#faults.slice(0, MAX_MISTAKES), ...(more > 0 ? [`and ${more} more`] : [])].join('\n'),
       );
     }
     return read;

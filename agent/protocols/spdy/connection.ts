@@ -23,13 +23,13 @@ import { SpdyStream } from './stream.ts';
 const LARGEST_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
 /** The maximum size of what all streams of a connection hold for their readers. */
-const MOST_HELD_BYTES = 1 << 22;
+const MAX_HELD_BYTES = 1 << 22;
 /** The maximum size of received chunks that are not yet read. */
-const MOST_WAITING_BYTES = 1 << 20;
+const MAX_WAITING_BYTES = 1 << 20;
 /** The maximum size of one inflated header block. */
-const MOST_HEADER_BYTES = 1 << 14;
+const MAX_HEADER_BYTES = 1 << 14;
 /** The maximum size of pending responses to the peer's control frames. */
-const MOST_ANSWER_BYTES = 1 << 18;
+const MAX_ANSWER_BYTES = 1 << 18;
 
 /** A SPDY connection with its streams. A protocol error or a dead transport closes all of them, and `closed` then resolves. */
 export class SpdyConnection {
@@ -95,11 +95,11 @@ export class SpdyConnection {
       transport.on('data', (chunk: Buffer) => {
         if (this.#ended) return;
         waitingBytes += chunk.length;
-        if (waitingBytes > MOST_WAITING_BYTES) transport.pause();
+        if (waitingBytes > MAX_WAITING_BYTES) transport.pause();
         work = work.then(async () => {
           await this.#take(chunk);
           waitingBytes -= chunk.length;
-          if (transport.isPaused() && waitingBytes <= MOST_WAITING_BYTES / 2) transport.resume();
+          if (transport.isPaused() && waitingBytes <= MAX_WAITING_BYTES / 2) transport.resume();
         });
         work.catch(reject);
       });
@@ -157,12 +157,12 @@ export class SpdyConnection {
   /** Called by streams when the number of bytes that they hold changes. */
   held(bytes: number): void {
     this.#heldBytes += bytes;
-    if (this.#heldBytes <= MOST_HELD_BYTES) this.#hasRoom?.();
+    if (this.#heldBytes <= MAX_HELD_BYTES) this.#hasRoom?.();
   }
 
   /** Resolves when more may be read. The bytes that wait in streams are limited for all streams of the connection together. */
   async #roomForMore(): Promise<void> {
-    if (this.#heldBytes <= MOST_HELD_BYTES) return;
+    if (this.#heldBytes <= MAX_HELD_BYTES) return;
     await new Promise<void>((resolve) => {
       this.#hasRoom = resolve;
     });
@@ -220,7 +220,7 @@ export class SpdyConnection {
       let size = 0;
       const onData = (part: Buffer): void => {
         size += part.length;
-        if (size > MOST_HEADER_BYTES) this.#inflate.destroy(new Error('a SPDY header block is too large'));
+        if (size > MAX_HEADER_BYTES) this.#inflate.destroy(new Error('a SPDY header block is too large'));
         else parts.push(part);
       };
       // A codec that is closed meanwhile never calls back for its input.
@@ -318,7 +318,7 @@ export class SpdyConnection {
   #answer(frame: Buffer): void {
     if (this.#ended || !this.#transport.writable) return;
     this.#answerBytes += frame.length;
-    if (this.#answerBytes > MOST_ANSWER_BYTES) {
+    if (this.#answerBytes > MAX_ANSWER_BYTES) {
       this.abandon();
       return;
     }

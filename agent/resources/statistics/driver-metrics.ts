@@ -10,7 +10,7 @@ type DriverCallObserver = (driver: string) => GrpcCallObserver;
 /** The bounds of the buckets in seconds, which are those of other operations on volumes. */
 const STORAGE_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 /** Programs of pods can create sockets. Those beyond this number are not shown. */
-const MOST_SHOWN_SOCKETS = 256;
+const MAX_SHOWN_SOCKETS = 256;
 
 /** Measures calls to CSI drivers. Volumes of plugins that became CSI drivers (`migrated`) are those of the drivers here. */
 export function csiCallMetrics(metrics: MetricsRegistry, clock: Clock): DriverCallObserver {
@@ -60,7 +60,7 @@ export function pluginMetrics(
   metrics.collect(() => {
     for (const labels of shown) plugins.delete(...labels);
     shown = sockets()
-      .slice(0, MOST_SHOWN_SOCKETS)
+      .slice(0, MAX_SHOWN_SOCKETS)
       .flatMap(({ path, isRegistered }) =>
         ['desired_state_of_world', ...(isRegistered ? ['actual_state_of_world'] : [])].map(
           (state) => [path, state] as const,

@@ -15,8 +15,8 @@ export interface ProcessUsage {
 }
 
 /** Containers with more processes or open files are not measured, because each of them is a read from /proc. */
-const MOST_PROCESSES = 256;
-const MOST_DESCRIPTORS = 4096;
+const MAX_PROCESSES = 256;
+const MAX_DESCRIPTORS = 4096;
 
 /** Measures the processes of a container or another cgroup. */
 export async function processUsage(pids: readonly number[], procDirectory: string): Promise<ProcessUsage> {
@@ -35,7 +35,7 @@ async function openFilesOf(
   pids: readonly number[],
   procDirectory: string,
 ): Promise<{ descriptors: number; sockets: number } | undefined> {
-  if (pids.length > MOST_PROCESSES) return undefined;
+  if (pids.length > MAX_PROCESSES) return undefined;
   let descriptors = 0;
   let sockets = 0;
   for (const pid of pids) {
@@ -43,7 +43,7 @@ async function openFilesOf(
     // The process has exited.
     const names = await readdir(directory).catch(() => []);
     descriptors += names.length;
-    if (descriptors > MOST_DESCRIPTORS) return undefined;
+    if (descriptors > MAX_DESCRIPTORS) return undefined;
     // The file was closed.
     const targets = await Promise.all(names.map((name) => readlink(join(directory, name)).catch(() => '')));
     sockets += targets.filter((target) => target.startsWith('socket:')).length;

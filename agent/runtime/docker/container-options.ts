@@ -97,7 +97,7 @@ interface ContainerOptions {
  * The maximum number of characters of a container that the engine returns with each list of all containers. A response has room
  * for five hundred such containers.
  */
-const MOST_LISTED = 128 * 1024;
+const MAX_LISTED = 128 * 1024;
 /** What a mount takes in a list beside its paths. */
 const MOUNT_CHARACTERS = 100;
 
@@ -105,10 +105,10 @@ const MOUNT_CHARACTERS = 100;
 function checkListed({ name, command, args, mounts }: ContainerConfig): void {
   const length = [...command, ...args].reduce((sum, text) => sum + text.length + 1, 0);
   const paths = mounts.reduce((sum, mount) => sum + mount.containerPath.length + mount.hostPath.length, 0);
-  if (length + paths + MOUNT_CHARACTERS * mounts.length > MOST_LISTED)
+  if (length + paths + MOUNT_CHARACTERS * mounts.length > MAX_LISTED)
     throw new RuntimeError(
       'invalid',
-      `the command, arguments and mounts of container ${name} have more than ${MOST_LISTED} characters, which every list of containers of Docker would have`,
+      `the command, arguments and mounts of container ${name} have more than ${MAX_LISTED} characters, which every list of containers of Docker would have`,
     );
 }
 

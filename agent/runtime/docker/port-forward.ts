@@ -25,11 +25,11 @@ interface ForwardTarget {
 }
 
 /** The maximum number of processes for connections to loopback. Each takes ten megabytes, and clients ask for any number. */
-const MOST_PROCESSES = 32;
+const MAX_PROCESSES = 32;
 
 /** Connects to ports of sandboxes, and owns the processes that this takes. */
 export class PortDialer {
-  readonly #processes = new SharedSlots(MOST_PROCESSES);
+  readonly #processes = new SharedSlots(MAX_PROCESSES);
 
   /**
    * Connects to a port of a sandbox, at its addresses or within its network namespace. Rejects with `RuntimeError` if nothing
@@ -49,7 +49,7 @@ export class PortDialer {
     const ended = new AbortController();
     const free = this.#processes.take(namespace, () => ended.abort());
     if (free === undefined)
-      throw refused(port, `there are ${MOST_PROCESSES} connections to ports that only loopback reaches`);
+      throw refused(port, `there are ${MAX_PROCESSES} connections to ports that only loopback reaches`);
     try {
       return await dialInside({ pid, onExit: free }, port, AbortSignal.any([signal, ended.signal]));
     } catch (error) {

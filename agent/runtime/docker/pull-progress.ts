@@ -11,7 +11,7 @@ const STALLED_AFTER_MS = 30 * 60_000;
 /** Fewer bytes than these, for all layers together, are no progress. */
 const PROGRESS_BYTES = 64 << 10;
 /** An image that Docker accepts has at most 127 layers, each with fewer than ten states. */
-const MOST_STATES = 10_000;
+const MAX_STATES = 10_000;
 
 /** A line of progress, as far as it is read here. Nothing of it has been validated. */
 interface ReportedProgress {
@@ -45,7 +45,7 @@ export class PullProgress {
     const bytes = typeof current === 'number' ? current : 0;
     const before = this.#bytes.get(state);
     // A registry chooses how many layers an image has. Further states are no progress.
-    if (before === undefined && this.#bytes.size >= MOST_STATES) return;
+    if (before === undefined && this.#bytes.size >= MAX_STATES) return;
     this.#bytes.set(state, bytes);
     this.#newBytes += Math.max(0, bytes - (before ?? 0));
     if (before !== undefined && this.#newBytes < PROGRESS_BYTES) return;

@@ -27,7 +27,7 @@ interface PluginResponse {
 }
 
 const TIMEOUT_MS = 60_000;
-const MOST_OUTPUT_BYTES = 1 << 20;
+const MAX_OUTPUT_BYTES = 1 << 20;
 /** The number of characters that an error shows of a plugin's value. */
 const LONGEST_SHOWN = 256;
 const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
@@ -68,7 +68,7 @@ async function run({ provider, binDirectory, image, clock }: PluginRequest, inpu
     command: join(binDirectory, provider.name),
     env: { ...process.env, ...provider.env },
     input: { text: input },
-    largestOutputBytes: MOST_OUTPUT_BYTES,
+    largestOutputBytes: MAX_OUTPUT_BYTES,
     timeoutMs: TIMEOUT_MS,
   }).catch((error: NodeJS.ErrnoException) => {
     throw error.code === undefined ? error : new Error(`${what} ${error.message}`, { cause: error });

@@ -76,7 +76,7 @@ interface PullResult {
 }
 
 /** A secret can have any number of entries for an image, each of which a registry can answer slowly. */
-const MOST_ATTEMPTS = 100;
+const MAX_ATTEMPTS = 100;
 /**
  * The kubelet waits for a pull for ever, and so would the pod for a registry that sends byte by byte. Runtimes of CRI report no
  * progress, so that this is longer than the largest image takes.
@@ -318,7 +318,7 @@ export class ImageManager {
   ): Promise<Omit<PullResult, 'tookMs'>> {
     const attempts: readonly (PullCredential | undefined)[] = credentials.length === 0 ? [undefined] : credentials;
     const errors: Error[] = [];
-    for (const used of attempts.slice(0, MOST_ATTEMPTS)) {
+    for (const used of attempts.slice(0, MAX_ATTEMPTS)) {
       try {
         return { id: await this.#options.runtime.pullImage(reference, used?.auth, { signal }), used };
       } catch (error) {

@@ -24,7 +24,7 @@ type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAu
  * The maximum number of secrets in a record to which a verification adds another one. It bounds the record where namespaces are
  * created and deleted quickly. Beyond it, new content of a known secret must be verified by a pull, as in the kubelet.
  */
-const MOST_SECRETS_ADDED = 100;
+const MAX_SECRETS_ADDED = 100;
 
 /** Returns the reason why an entry of `preloadedImagesVerificationAllowlist` is invalid, or `undefined`. */
 export function allowlistProblem(pattern: string): string | undefined {
@@ -239,7 +239,7 @@ export class PullVerification {
       if (source?.kind !== 'secret') continue;
       const { kind: _kind, ...coordinates } = source;
       const secret = { ...coordinates, credentialHash: hash };
-      const mayAdd = secrets.length < MOST_SECRETS_ADDED;
+      const mayAdd = secrets.length < MAX_SECRETS_ADDED;
       if (!secrets.some((one) => hasHash(one, secret) || (mayAdd && isSame(one, secret)))) continue;
       // A new secret with valid credentials, or new content of a known secret, is recorded, so that both are accepted the next
       // time.

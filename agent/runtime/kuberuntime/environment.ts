@@ -31,16 +31,16 @@ export class ContainerConfigError extends Error {
  * The maximum number of characters of an environment or a command line. Linux starts no program with more than 6 MiB of both.
  * References multiply: each of thousands may name the same megabyte, and a variable may repeat the one before it.
  */
-const MOST_CHARACTERS = 16 << 20;
+const MAX_CHARACTERS = 16 << 20;
 
 /** Counts the characters that references add, also of values that later ones replace. */
 class Room {
-  #left = MOST_CHARACTERS;
+  #left = MAX_CHARACTERS;
 
   take(...texts: readonly string[]): void {
     for (const text of texts) this.#left -= text.length;
     if (this.#left < 0)
-      throw new ContainerConfigError(`the environment or the command is longer than ${MOST_CHARACTERS} characters`);
+      throw new ContainerConfigError(`the environment or the command is longer than ${MAX_CHARACTERS} characters`);
   }
 }
 
@@ -75,8 +75,8 @@ export function expand(text: string, lookup: (name: string) => string | undefine
     else out += isReference ? (lookup(text.slice(dollar + 2, close)) ?? whole) : whole;
     at = end;
     // V8 copies the parts of a joined text when it is read first, so a text that is too long has not taken its memory yet.
-    if (out.length > MOST_CHARACTERS)
-      throw new ContainerConfigError(`an expanded text is longer than ${MOST_CHARACTERS} characters`);
+    if (out.length > MAX_CHARACTERS)
+      throw new ContainerConfigError(`an expanded text is longer than ${MAX_CHARACTERS} characters`);
   }
   return out + text.slice(at);
 }

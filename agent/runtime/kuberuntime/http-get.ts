@@ -13,7 +13,7 @@ const RELEASE = '1.36';
 const MAX_BODY_BYTES = 10 * 1024;
 /** The status codes of redirects that are followed. Any other 3xx is a response. */
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
-const MOST_REDIRECTS = 10;
+const MAX_REDIRECTS = 10;
 const dialer = createDialer();
 
 /** The request of an `httpGet` handler with its port resolved. */
@@ -63,7 +63,7 @@ export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 
   if (!REDIRECTS.has(status) || answer.location === undefined) return { status, body, leadsAway: false };
   const next = redirectTarget('probe', new URL(shown), answer.location);
   if (next === undefined) return { status, body, leadsAway: true };
-  if (redirects >= MOST_REDIRECTS) throw new Error(`Get "${shown}": stopped after ${MOST_REDIRECTS} redirects`);
+  if (redirects >= MAX_REDIRECTS) throw new Error(`Get "${shown}": stopped after ${MAX_REDIRECTS} redirects`);
   const scheme = next.protocol === 'https:' ? 'https' : 'http';
   const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
   return httpGet({ ...target, scheme, port, path: `${next.pathname}${next.search}` }, signal, redirects + 1);
@@ -187,7 +187,7 @@ const REASONS: ReadonlyMap<string, string> = new Map(
 );
 
 /** The characters of a response that is not HTTP that a message shows. */
-const MOST_SHOWN = 256;
+const MAX_SHOWN = 256;
 
 /** Returns the message of Go's net package for a failed connection, which events of the kubelet have. */
 export function dialMessage(error: unknown, host: string, port: number): string {
@@ -195,7 +195,7 @@ export function dialMessage(error: unknown, host: string, port: number): string 
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
   if (code.startsWith('HPE_')) {
     const [line = ''] = String((error as { rawPacket?: Buffer }).rawPacket ?? '').split(/\r?\n/, 1);
-    const shown = JSON.stringify(line.slice(0, MOST_SHOWN));
+    const shown = JSON.stringify(line.slice(0, MAX_SHOWN));
     return `net/http: HTTP/1.x transport connection broken: malformed HTTP response ${shown}`;
   }
   const reason = REASONS.get(code);

@@ -8,8 +8,8 @@ import type { Pod } from '../../model/pod.ts';
  * The maximum number of labels, and of annotations. The lists of 250 pods, with as many terminated sandboxes, then have half of
  * the accepted size.
  */
-const MOST_ENTRIES = 128;
-const MOST_CHARACTERS = 16 * 1024;
+const MAX_ENTRIES = 128;
+const MAX_CHARACTERS = 16 * 1024;
 
 type Texts = Readonly<Record<string, string>>;
 type Entry = readonly [key: string, value: string];
@@ -24,7 +24,7 @@ export function listedMetadata({ metadata }: Pod): { readonly labels: Texts; rea
   let characters = 0;
   for (const entry of all.toSorted((left, right) => lengthOf(left) - lengthOf(right))) {
     characters += lengthOf(entry);
-    if (kept.size === MOST_ENTRIES || characters > MOST_CHARACTERS) break;
+    if (kept.size === MAX_ENTRIES || characters > MAX_CHARACTERS) break;
     kept.add(entry);
   }
   const rest = (entries: readonly Entry[] = []): Texts =>

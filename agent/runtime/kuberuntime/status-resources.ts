@@ -10,7 +10,7 @@ import { areAllLimited, bytesOf, limitsOf, milliOf, podLevel, podResources, requ
 type Quantities = Readonly<Record<string, string | undefined>>;
 
 /** Requests of CPU up to the least shares of a cgroup, and limits up to its least quota, are not read from the cgroup. */
-const LEAST_MILLI_CPU = { requests: 2, limits: 10 } as const;
+const MIN_MILLI_CPU = { requests: 2, limits: 10 } as const;
 const PAGE_BYTES = 4096;
 
 /**
@@ -53,10 +53,10 @@ function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['
   const sums = { requests: podResources(pod, requestsOf), limits: podResources(pod, limitsOf) };
   const requests: Record<string, string | undefined> = { ...pod.spec.resources?.requests };
   const limits: Record<string, string | undefined> = { ...pod.spec.resources?.limits };
-  if (milliOf(sums.requests['cpu']) > LEAST_MILLI_CPU.requests) requests['cpu'] = sums.requests['cpu'];
+  if (milliOf(sums.requests['cpu']) > MIN_MILLI_CPU.requests) requests['cpu'] = sums.requests['cpu'];
   const memory = (previous.resources?.requests as Quantities | undefined)?.['memory'] ?? sums.requests['memory'];
   if (memory !== undefined) requests['memory'] = memory;
-  if (areAllLimited(pod, 'cpu') && milliOf(sums.limits['cpu']) > LEAST_MILLI_CPU.limits)
+  if (areAllLimited(pod, 'cpu') && milliOf(sums.limits['cpu']) > MIN_MILLI_CPU.limits)
     limits['cpu'] = sums.limits['cpu'];
   if (areAllLimited(pod, 'memory')) limits['memory'] = wholePages(bytesOf(sums.limits['memory']));
   return shown(requests, limits);

@@ -60,7 +60,7 @@ const UNHEALTHY_AFTER_MS = 180_000;
 /** Delays before a failed reading of a pod is repeated. */
 const RETRY = { baseDelayMs: 200, maxDelayMs: 10_000 };
 /** The maximum number of pods that are read at once, and of those that wait for it. */
-const MOST_READINGS = 250;
+const MAX_READINGS = 250;
 
 /** Owns the last state of every pod. Its health is the age of the last relist. */
 export class Pleg {
@@ -78,7 +78,7 @@ export class Pleg {
   constructor(options: PlegOptions) {
     this.#options = options;
     this.#lastRelistMs = options.clock.monotonic();
-    this.#queue = new WorkQueue({ clock: options.clock, maxLength: MOST_READINGS, ...RETRY });
+    this.#queue = new WorkQueue({ clock: options.clock, maxLength: MAX_READINGS, ...RETRY });
     this.#relists = new WakeableLoop({
       clock: options.clock,
       onError: (error) => options.logger.error({ err: error }, 'Relisting the containers failed'),
@@ -116,7 +116,7 @@ export class Pleg {
 
   /** Requests the reading of a pod. Beyond the limit, a relist takes its place: it reads all pods by two calls. */
   #request(podUid: string): void {
-    const isFull = this.#reading.size >= MOST_READINGS && !this.#reading.has(podUid);
+    const isFull = this.#reading.size >= MAX_READINGS && !this.#reading.has(podUid);
     if (isFull || !this.#queue.add(podUid)) this.#relists.wake();
   }
 

@@ -16,12 +16,12 @@ export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
 /** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */
-const MOST_EARLY_BYTES = 1 << 20;
+const MAX_EARLY_BYTES = 1 << 20;
 /** The cost of a message besides its bytes, because a client may send single bytes. */
 const MESSAGE_BYTES = 128;
 
 /** The number of event listeners on one port from which on Node.js warns of a leak. */
-const MOST_LISTENERS = 30;
+const MAX_LISTENERS = 30;
 
 /** The ports of one pod. */
 export interface PodPorts {
@@ -80,7 +80,7 @@ async function forwardPair(
 /** Copies both ways; a half-close is passed on; ends when both ways have ended. */
 function join(left: Duplex, right: Duplex): Promise<void> {
   // Both copies and the runtime listen on one connection: more than the ten that Node.js finds plausible, and never more.
-  right.setMaxListeners(MOST_LISTENERS);
+  right.setMaxListeners(MAX_LISTENERS);
   const copy = (from: Duplex, to: Duplex): Promise<void> =>
     new Promise((resolve) => {
       pipeline(from, to, () => resolve());
@@ -151,7 +151,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
       if (early === undefined) return;
       early.push(payload);
       earlyBytes += payload.length + MESSAGE_BYTES;
-      if (earlyBytes > MOST_EARLY_BYTES) socket.pause();
+      if (earlyBytes > MAX_EARLY_BYTES) socket.pause();
     } else if (target.writable && !target.write(payload) && !socket.isPaused) {
       // Messages that had arrived before the pause are still delivered. They must not add a listener each.
       socket.pause();

@@ -65,7 +65,7 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
   };
 }
 
-const MOST_MESSAGE_BYTES = 4 << 20;
+const MAX_MESSAGE_BYTES = 4 << 20;
 
 /** A request to upgrade its connection, with the stream that it asks for. */
 interface Upgrade extends UpgradeRequest {
@@ -83,7 +83,7 @@ export function createUpgrades(
   const sockets = new WebSocketServer({
     noServer: true,
     autoPong: false,
-    maxPayload: MOST_MESSAGE_BYTES,
+    maxPayload: MAX_MESSAGE_BYTES,
     handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
   });
   const tunnels = createTunnelServer();
@@ -107,7 +107,7 @@ const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ..
 
 /** Responds to the protocol of the tunnel. Its name is not a token as RFC 6455 requires, and the library rejects it. */
 function createTunnelServer(): WebSocketServer {
-  const server = new WebSocketServer({ noServer: true, autoPong: false, maxPayload: MOST_MESSAGE_BYTES });
+  const server = new WebSocketServer({ noServer: true, autoPong: false, maxPayload: MAX_MESSAGE_BYTES });
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
   return server;
 }
@@ -227,12 +227,12 @@ async function serveForward(options: Upgrades, upgrade: Upgrade, sockets: WebSoc
 }
 
 /** Each port has two channels, and a channel's number is one byte. */
-const MOST_PORTS = 127;
+const MAX_PORTS = 127;
 
 function channelPorts(query: URLSearchParams): number[] {
   const texts = query.getAll('port').flatMap((text) => text.split(','));
   if (texts.length === 0) throw newBadRequest('query parameter "port" is required');
-  if (texts.length > MOST_PORTS) throw newBadRequest(`more than ${MOST_PORTS} ports are not forwarded at a time`);
+  if (texts.length > MAX_PORTS) throw newBadRequest(`more than ${MAX_PORTS} ports are not forwarded at a time`);
   return texts.map((text) => {
     const port = Number(text);
     if (!Number.isInteger(port) || port < 1 || port > 65_535)

@@ -27,7 +27,7 @@ const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 25
 /**
  * The maximum number of bytes that wait for a slow container. A client may send single bytes, which take a hundred times that.
  */
-const MOST_BUFFERED_BYTES = 1 << 16;
+const MAX_BUFFERED_BYTES = 1 << 16;
 
 /** Returns the streams of an accepted WebSocket. Data that waits for a slow command is bounded. */
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {
@@ -35,7 +35,7 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const isBase64 = protocol.includes('base64');
   const gone = new AbortController();
   const sizes = new SizeQueue();
-  const stdin = wanted.stdin ? new PassThrough({ highWaterMark: MOST_BUFFERED_BYTES }) : undefined;
+  const stdin = wanted.stdin ? new PassThrough({ highWaterMark: MAX_BUFFERED_BYTES }) : undefined;
   // A command that exits closes the streams that it no longer reads.
   stdin?.on('error', () => undefined);
   const send = (channel: number, payload: Buffer, done: (error?: Error | null) => void): void => {

@@ -17,7 +17,7 @@ import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } fro
  */
 const LONGEST_NODE_ID = 256;
 /** Each becomes a label of the node. */
-const MOST_SEGMENTS = 64;
+const MAX_SEGMENTS = 64;
 
 /** The timeout of each call to a driver. */
 export const CSI_TIMEOUT_MS = 120_000;
@@ -105,8 +105,8 @@ export class CsiDrivers implements PluginHandler {
       if (Buffer.byteLength(info.nodeId) > LONGEST_NODE_ID)
         throw new Error(`the driver's id of this node has more than ${LONGEST_NODE_ID} bytes`);
       const topology = info.accessibleTopology?.segments ?? {};
-      if (Object.keys(topology).length > MOST_SEGMENTS)
-        throw new Error(`the driver's topology of this node has more than ${MOST_SEGMENTS} segments`);
+      if (Object.keys(topology).length > MAX_SEGMENTS)
+        throw new Error(`the driver's topology of this node has more than ${MAX_SEGMENTS} segments`);
       onNode = {
         driver: name,
         nodeId: info.nodeId,

@@ -58,11 +58,11 @@ const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
 /** Others wait, those that failed least often first: a socket that never answers holds a place for seconds. */
-const MOST_REGISTRATIONS_AT_ONCE = 16;
+const MAX_REGISTRATIONS_AT_ONCE = 16;
 /** The kernel has no longer path of a socket, so that no deeper directory has a usable one. */
 const LONGEST_SOCKET_PATH_BYTES = 107;
 /** Each directory is watched. */
-const MOST_DIRECTORIES = 256;
+const MAX_DIRECTORIES = 256;
 
 /** Owns the known sockets. A handler that rejects is called again, until the socket is gone. */
 export class PluginManager {
@@ -115,7 +115,7 @@ export class PluginManager {
 
   #freePlaces(): number {
     const busy = this.#sockets.values().reduce((sum, entry) => sum + (entry.busy === undefined ? 0 : 1), 0);
-    return MOST_REGISTRATIONS_AT_ONCE - busy;
+    return MAX_REGISTRATIONS_AT_ONCE - busy;
   }
 
   async #scan(signal: AbortSignal): Promise<void> {
@@ -222,7 +222,7 @@ export class PluginManager {
       for (const entry of (await ifThere(readdir(directory, { withFileTypes: true }))) ?? []) {
         const path = join(directory, entry.name);
         if (entry.name.startsWith('.') || Buffer.byteLength(path) > LONGEST_SOCKET_PATH_BYTES) continue;
-        if (entry.isDirectory() && directories.length < MOST_DIRECTORIES) directories.push(path);
+        if (entry.isDirectory() && directories.length < MAX_DIRECTORIES) directories.push(path);
         if (!entry.isSocket()) continue;
         const found = await ifThere(stat(path, { bigint: true }));
         if (found !== undefined) sockets.set(path, `${found.ino}:${found.birthtimeNs}`);

@@ -2,7 +2,7 @@
 import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
 
 /** The drivers of one kind that a node may have. */
-const MOST_DRIVERS = 100;
+const MAX_DRIVERS = 100;
 
 /**
  * Checks the name of a driver that registers. Throws if no object of the API can name a driver so, or if the node has as many
@@ -13,6 +13,6 @@ export function checkDriverName(name: string, registered: ReadonlyMap<string, un
     throw new Error(
       `the driver name ${JSON.stringify(name.slice(0, 100))} is not a domain name of at most 63 characters`,
     );
-  if (!registered.has(name) && registered.size >= MOST_DRIVERS)
-    throw new Error(`${MOST_DRIVERS} drivers are registered already`);
+  if (!registered.has(name) && registered.size >= MAX_DRIVERS)
+    throw new Error(`${MAX_DRIVERS} drivers are registered already`);
 }

@@ -49,8 +49,8 @@ const DECIMAL_EXPONENTS = new Map(
 );
 
 const BINARY_DIGITS = new Map(Object.entries({ Ki: 3, Mi: 6, Gi: 9, Ti: 12, Pi: 15, Ei: 18 }));
-const MOST_DECIMAL_DIGITS = 18;
-const MOST_BINARY_DIGITS = 14;
+const MAX_DECIMAL_DIGITS = 18;
+const MAX_BINARY_DIGITS = 14;
 
 /**
  * Whether kube-apiserver parses the text to an integer: its digits after the point are no more than the suffix makes up for (a
@@ -60,9 +60,9 @@ function isWholeText(text: string): boolean {
   const [, digits = '', decimals = '', suffix = ''] = /^[+-]?0*(\d*)(?:\.(\d*))?(.*)$/s.exec(text) ?? [];
   const length = digits.length || 1;
   const binary = BINARY_DIGITS.get(suffix);
-  if (binary !== undefined) return decimals === '' && length + binary <= MOST_BINARY_DIGITS;
+  if (binary !== undefined) return decimals === '' && length + binary <= MAX_BINARY_DIGITS;
   const exponent = /^[eE]([+-]?\d+)$/.exec(suffix)?.[1] ?? DECIMAL_EXPONENTS.get(suffix) ?? 0;
-  return length + decimals.length <= MOST_DECIMAL_DIGITS && decimals.length <= Number(exponent);
+  return length + decimals.length <= MAX_DECIMAL_DIGITS && decimals.length <= Number(exponent);
 }
 
 /** Returns the integer, or `undefined` for a value that is none, or that has more than 64 bits. */

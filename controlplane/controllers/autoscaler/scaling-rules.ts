@@ -74,7 +74,7 @@ const DOWN_LIMIT: ConditionText = {
 };
 
 /** An autoscaler may always grow to this number at once, as in kube-controller-manager (`scaleUpLimitMinimum`). */
-const LEAST_SCALE_UP = 4;
+const MIN_SCALE_UP = 4;
 
 /**
  * Decides on the next number of replicas of an autoscaler without `behavior`. The number at most doubles, or grows to 4, and
@@ -91,7 +91,7 @@ export function decide(
   const stabilized = Math.max(desired, ...recent.map(({ replicas }) => replicas));
   history.recommendations = [...recent, { replicas: desired, atMs: nowMs }];
   const able = stabilized === desired ? READY : DOWN_STABILIZED;
-  const upLimit = Math.max(2 * current, LEAST_SCALE_UP);
+  const upLimit = Math.max(2 * current, MIN_SCALE_UP);
   const [most, why] = bounds.max > upLimit ? [upLimit, UP_LIMIT] : [bounds.max, TOO_MANY];
   return { able, ...clamp(stabilized, { low: bounds.min, tooLow: TOO_FEW, high: most, tooHigh: why }) };
 }

@@ -28,7 +28,7 @@ import { FailureBackOff } from './failure-back-off.ts';
 import { planUpdate } from './rolling-update.ts';
 
 /** The most pods that one reconcile creates and deletes, as in kube-controller-manager (`BurstReplicas`). */
-const MOST_AT_ONCE = 250;
+const MAX_AT_ONCE = 250;
 
 /** Reconciles `concurrentDaemonSetSyncs` sets at a time. */
 export const runDaemonSets: RunController = (environment, signal) => new DaemonSetController(environment).run(signal);
@@ -151,12 +151,12 @@ class DaemonSetController {
       remove = next.remove;
     }
     const removed = await Promise.allSettled(
-      remove.slice(0, MOST_AT_ONCE).map(async (pod) => {
+      remove.slice(0, MAX_AT_ONCE).map(async (pod) => {
         await this.#podControl.delete(set, pod);
         this.#pending.deleted(key, pod);
       }),
     );
-    const targets = create.slice(0, MOST_AT_ONCE);
+    const targets = create.slice(0, MAX_AT_ONCE);
     const { error } = await inGrowingBatches(targets.length, async (at) => {
       const pod = boundToNode(set, podFromTemplate(set.spec?.template ?? {}, set, daemonSets), targets[at] ?? '');
       pod.metadata.labels = { ...pod.metadata.labels, [REVISION_HASH]: hash };

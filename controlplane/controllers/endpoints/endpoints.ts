@@ -30,7 +30,7 @@ type Address = Wire<V1EndpointAddress>;
 const MANAGED_BY = 'endpoints.kubernetes.io/managed-by';
 const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
 /** The most addresses of an Endpoints object, as in kube-controller-manager; the rest is cut. */
-const MOST_ADDRESSES = 1000;
+const MAX_ADDRESSES = 1000;
 
 /** Groups addresses with the same ports into one subset, with ready and not ready addresses apart. Pure. */
 export function computeSubsets(service: Service, members: readonly Pod[]): Subset[] {
@@ -91,7 +91,7 @@ function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset
 
 /** Returns the maximum number of addresses of an Endpoints object; ready ones have precedence. */
 export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset[]; readonly truncated: boolean } {
-  let room = MOST_ADDRESSES;
+  let room = MAX_ADDRESSES;
   let truncated = false;
   const take = (list: Address[] | undefined): Address[] => {
     const kept = (list ?? []).slice(0, room);

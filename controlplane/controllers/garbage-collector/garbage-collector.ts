@@ -29,7 +29,7 @@ export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 
 /** The number of absent owners that are remembered, so that thousands of dependents of one cost a single request. */
-const MOST_ABSENT = 500;
+const MAX_ABSENT = 500;
 const LONGEST_FILLING_MS = 30_000;
 
 /** The error for an object without a namespace whose owner is in one. No retry changes that. */
@@ -268,7 +268,7 @@ class GarbageCollector {
 
   #rememberAbsent(key: string): void {
     this.#absent.add(key);
-    if (this.#absent.size <= MOST_ABSENT) return;
+    if (this.#absent.size <= MAX_ABSENT) return;
     for (const oldest of this.#absent) {
       this.#absent.delete(oldest);
       return;

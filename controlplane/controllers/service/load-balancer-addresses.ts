@@ -16,7 +16,7 @@ const LOAD_BALANCER_CLASS = 'orchlet.local/service-lb';
 /** Nodes with this label receive no traffic of load balancers. */
 const EXCLUDED = 'node.kubernetes.io/exclude-from-external-load-balancers';
 /** The most ports of a node's annotation that are read. */
-const MOST_LISTENERS = 256;
+const MAX_LISTENERS = 256;
 const BEING_REMOVED = 'ToBeDeletedByClusterAutoscaler';
 
 /** Whether this controller serves the service, and not another one. */
@@ -85,7 +85,7 @@ function balancedNode({ metadata, spec, status }: Node): NodeAddresses | undefin
     name: metadata.name ?? '',
     addresses: reachableAddresses(status?.addresses ?? []),
     agentPort: status?.daemonEndpoints?.kubeletEndpoint?.Port ?? 0,
-    listeningPorts: (metadata.annotations?.[LISTENING_PORTS] ?? '').split(',').slice(0, MOST_LISTENERS),
+    listeningPorts: (metadata.annotations?.[LISTENING_PORTS] ?? '').split(',').slice(0, MAX_LISTENERS),
   };
 }
 

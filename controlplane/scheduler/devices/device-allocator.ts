@@ -44,7 +44,7 @@ export type AllocationOutcome =
   | { readonly kind: 'invalid'; readonly message: string };
 
 /** The API's limit for the devices of one claim. */
-const MOST_DEVICES = 32;
+const MAX_DEVICES = 32;
 
 interface Pick {
   readonly claim: number;
@@ -170,7 +170,7 @@ class Search {
     { pool, pooled }: { readonly pool: DevicePool; readonly pooled: PooledDevice },
   ): boolean {
     this.#input.budget.spend(this.#costOf(claim, pooled));
-    if (this.picks.filter((pick) => pick.claim === claim).length >= MOST_DEVICES) return false;
+    if (this.picks.filter((pick) => pick.claim === claim).length >= MAX_DEVICES) return false;
     const key = keyOf(pooled);
     const isShared = pooled.device.allowMultipleAllocations === true;
     const consumption = isShared ? consumptionOf(pooled.device, alternative) : undefined;

@@ -12,9 +12,9 @@ import type { SearchBudget } from './search-budget.ts';
 export class SelectorError extends Error {}
 
 /** The number of programs that are kept with their results. Users write the expressions. */
-const MOST_PROGRAMS = 1_000;
+const MAX_PROGRAMS = 1_000;
 /** The number of results of all programs that are kept. */
-const MOST_RESULTS = 1_000_000;
+const MAX_RESULTS = 1_000_000;
 /** The CEL cost that takes as long as one unit of a search. */
 const CEL_COST_A_UNIT = 4;
 /** The cost of creating the value of a device, in units of a search. */
@@ -75,7 +75,7 @@ export class DeviceSelection {
   #selector(expression: string, budget: SearchBudget): Selector {
     const known = this.#selectors.get(expression);
     if (known !== undefined) return known;
-    if (this.#selectors.size >= MOST_PROGRAMS || this.#results >= MOST_RESULTS) {
+    if (this.#selectors.size >= MAX_PROGRAMS || this.#results >= MAX_RESULTS) {
       this.#selectors.clear();
       this.#results = 0;
     }

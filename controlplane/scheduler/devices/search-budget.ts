@@ -8,15 +8,15 @@
 export class SearchExhausted extends Error {}
 
 /** The budget for one node, about a twentieth of a second. */
-const MOST_ON_NODE = 50_000;
+const MAX_ON_NODE = 50_000;
 /** The budget for all nodes and one pod, so that its claims do not keep the scheduler from other pods. */
-const MOST_FOR_POD = 2_000_000;
+const MAX_FOR_POD = 2_000_000;
 
 /** The units that one scheduling decision may spend. */
 export class SearchBudget {
   #left: number;
 
-  constructor(left = MOST_FOR_POD) {
+  constructor(left = MAX_FOR_POD) {
     this.#left = left;
   }
 
@@ -28,7 +28,7 @@ export class SearchBudget {
 
   /** Runs a search on one node with its share of the remaining budget. The unused part remains for other nodes. */
   onNode<T>(search: (share: SearchBudget) => T): T {
-    const share = new SearchBudget(Math.min(MOST_ON_NODE, Math.max(0, this.#left)));
+    const share = new SearchBudget(Math.min(MAX_ON_NODE, Math.max(0, this.#left)));
     const before = share.#left;
     try {
       return search(share);

@@ -46,7 +46,7 @@ export interface Queue {
 /** The estimated duration of a request until it has ended. */
 const ESTIMATED_MS = 3;
 /** The number of queues up to which those without requests are shown. */
-const MOST_SHOWN = 10_000;
+const MAX_SHOWN = 10_000;
 
 const emptyQueue = (index: number): Queue => ({
   ...{ index, waiting: new Set(), seatsWaiting: 0, executing: 0, seatsInUse: 0, nextDispatch: 0 },
@@ -139,7 +139,7 @@ export class QueueSet {
   /** Returns the queues in the order of their indexes, with those that have no requests unless there are thousands. */
   get queues(): readonly Queue[] {
     const { queues } = this.#config;
-    const indexes = new Set(queues > MOST_SHOWN ? [] : Array.from({ length: queues }, (_, index) => index));
+    const indexes = new Set(queues > MAX_SHOWN ? [] : Array.from({ length: queues }, (_, index) => index));
     for (const index of this.#queues.keys()) indexes.add(index);
     return [...indexes].sort((a, b) => a - b).map((index) => this.#queues.get(index) ?? emptyQueue(index));
   }

@@ -18,7 +18,7 @@ import { PAGE_BYTES } from './database-format.ts';
 /** A checkpoint begins when the write-ahead log has this number of pages (8 MB). */
 const CHECKPOINT_PAGES = 2000;
 /** The largest number of pages that SQLite allows. */
-const MOST_PAGES = 4_294_967_294;
+const MAX_PAGES = 4_294_967_294;
 /** Free pages beyond this number (16 MB) and beyond a quarter of the file are returned to the disk. */
 const FREE_PAGES_KEPT = 4096;
 /** The number of pages (2 MB) that are returned to the disk at a time, because writes wait meanwhile. */
@@ -46,7 +46,7 @@ export class DiskRoom {
     this.#database = database;
     this.#probeFile = `${database.name}.probe`;
     this.#reserve = reserve;
-    this.#quotaPages = sizeLimitBytes === 0 ? MOST_PAGES : Math.ceil(sizeLimitBytes / PAGE_BYTES);
+    this.#quotaPages = sizeLimitBytes === 0 ? MAX_PAGES : Math.ceil(sizeLimitBytes / PAGE_BYTES);
     const halfPages = Math.floor(reserve.sizeBytes / 2 / PAGE_BYTES);
     this.#logPages = halfPages === 0 ? CHECKPOINT_PAGES : Math.min(CHECKPOINT_PAGES, halfPages);
     this.#workablePages = Math.ceil(reserve.sizeBytes / WORKABLE_PART / PAGE_BYTES);
@@ -141,7 +141,7 @@ export class DiskRoom {
   }
 
   #limitGrowth(growthPages: number): void {
-    const bound = this.#reserve.isReleased ? this.#boundPages + growthPages : MOST_PAGES;
+    const bound = this.#reserve.isReleased ? this.#boundPages + growthPages : MAX_PAGES;
     const limitPages = Math.min(bound, this.#quotaPages);
     if (limitPages !== this.#limitPages) this.#database.pragma(`max_page_count = ${limitPages}`);
     this.#limitPages = limitPages;

@@ -5,7 +5,7 @@
 import { type LogPage, recordsBetween } from '../stored-log.ts';
 
 /** The number of the newest commits that are remembered at least. Pages before them are not trimmed. */
-const MOST_ENDS = 65_536;
+const MAX_ENDS = 65_536;
 
 /** The ends of the newest commits, as revisions in ascending order. */
 export class GroupEnds {
@@ -15,7 +15,7 @@ export class GroupEnds {
   /** Adds the last revision of a group of writes. */
   add(revision: number): void {
     this.#ends.push(revision);
-    if (this.#ends.length > 2 * MOST_ENDS) this.#ends = this.#ends.slice(-MOST_ENDS);
+    if (this.#ends.length > 2 * MAX_ENDS) this.#ends = this.#ends.slice(-MAX_ENDS);
   }
 
   /**

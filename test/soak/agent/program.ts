@@ -11,8 +11,8 @@ import type { SoakNode } from './node.ts';
 import { CPU, podOf, type PodKind, resources } from './pods.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
-const MOST_PODS = 5;
-const MOST_TRIES = 20;
+const MAX_PODS = 5;
+const MAX_TRIES = 20;
 
 export interface WantedPod {
   readonly name: string;
@@ -44,7 +44,7 @@ export class PodProgram {
 
   /** Creates one pod, and changes or deletes another one. */
   async step(): Promise<void> {
-    if (this.pods.size >= MOST_PODS || (this.pods.size > 1 && this.#random.next() < 0.4)) await this.#delete();
+    if (this.pods.size >= MAX_PODS || (this.pods.size > 1 && this.#random.next() < 0.4)) await this.#delete();
     await this.#create();
     const change = this.#random.pick<Change>(['crash', 'resize', 'replace', 'crash', 'resize']);
     if (change === 'crash') await this.#crash();
@@ -103,7 +103,7 @@ export class PodProgram {
     const pod = this.#random.pick(pods);
     const cpu = pod.cpu === CPU[0] ? CPU[1] : CPU[0];
     const path = `${PODS}/${pod.name}`;
-    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       const { body } = await this.#api.call('GET', path);
       const { spec, ...rest } = body as ApiObject & { readonly spec: { readonly containers: readonly object[] } };
       const containers = spec.containers.map((one) => ({ ...one, resources: resources(cpu) }));

@@ -52,7 +52,7 @@ const KILLS_BETWEEN_JUDGEMENTS = 6;
 const LONGEST_LIFE_MS = 6000;
 const SETTLES_WITHIN_MS = 120_000;
 const LOOK_MS = 300;
-const MOST_VIOLATIONS = 5;
+const MAX_VIOLATIONS = 5;
 const LOG_BYTES = 6000;
 
 const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
@@ -116,7 +116,7 @@ async function disturb(scene: Scene): Promise<void> {
       await live(scene);
     }
     await settle(scene);
-    if (node.crashes.length + history.violations.length + violations.length >= MOST_VIOLATIONS) return;
+    if (node.crashes.length + history.violations.length + violations.length >= MAX_VIOLATIONS) return;
   }
 }
 

@@ -15,7 +15,7 @@ const SERVICES = '/api/v1/namespaces/default/services';
 const DEPLOYMENTS = '/apis/apps/v1/namespaces/default/deployments';
 /** How many pods and services there are at a time, apart from the pods of the deployment. */
 const AT_A_TIME = 8;
-const MOST_REPLICAS = 6;
+const MAX_REPLICAS = 6;
 const END_MS = 120_000;
 
 const isDone = ({ status }: Answer): boolean => status === 200 || status === 201;
@@ -58,7 +58,7 @@ export class Workload {
       const choice = this.#random.next();
       if (choice < 0.4) await this.#turnPod();
       else if (choice < 0.8) await this.#turnService();
-      else if (choice < 0.85) await this.#scale(this.#random.between(0, MOST_REPLICAS));
+      else if (choice < 0.85) await this.#scale(this.#random.between(0, MAX_REPLICAS));
       await systemClock.sleep(this.#random.between(20, 300));
     }
   }

@@ -7,9 +7,9 @@ import type { PluginDevice } from './device-endpoint.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
 /** The maximum number of resources of the node, those that it had since the start of the agent included. */
-export const MOST_RESOURCES = 256;
+export const MAX_RESOURCES = 256;
 /** The maximum number of devices of all resources together. */
-export const MOST_DEVICES = 100_000;
+export const MAX_DEVICES = 100_000;
 /** The longest device id. Ids appear in the statuses of pods. */
 const LONGEST_ID = 253;
 /** The largest response for a container. The responses for all containers are in one checkpoint. */

@@ -7,7 +7,7 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
-import { acceptDevices, MOST_DEVICES, MOST_RESOURCES } from './plugin-limits.ts';
+import { acceptDevices, MAX_DEVICES, MAX_RESOURCES } from './plugin-limits.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
 interface PluginResourcesOptions {
@@ -70,7 +70,7 @@ export class PluginResources {
 
   #hasRoom(name: string): boolean {
     if (this.#resources.has(name) || this.#removed.has(name)) return true;
-    return this.#resources.size + this.#removed.size < MOST_RESOURCES;
+    return this.#resources.size + this.#removed.size < MAX_RESOURCES;
   }
 
   /**
@@ -80,7 +80,7 @@ export class PluginResources {
   async connect(name: string, socket: string, signal: AbortSignal): Promise<void> {
     const { logger, clock, onRegistered } = this.#options;
     const checkRoom = (): void => {
-      if (!this.#hasRoom(name)) throw new Error(`the node has ${MOST_RESOURCES} resources of device plugins already`);
+      if (!this.#hasRoom(name)) throw new Error(`the node has ${MAX_RESOURCES} resources of device plugins already`);
     };
     checkRoom();
     const fromMs = clock.monotonic();
@@ -116,7 +116,7 @@ export class PluginResources {
     if (resource?.endpoint !== endpoint) return;
     const others = this.#resources.values().reduce((sum, other) => sum + other.devices.size, -resource.devices.size);
     const { numaNodes } = this.#options;
-    this.#replace(name, resource, acceptDevices(devices, { numaNodes, most: MOST_DEVICES - others }));
+    this.#replace(name, resource, acceptDevices(devices, { numaNodes, most: MAX_DEVICES - others }));
   }
 
   #lose(name: string, endpoint: DeviceEndpoint): void {

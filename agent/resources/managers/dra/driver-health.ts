@@ -18,7 +18,7 @@ const REPORTS = { qps: 10, burst: 10 };
 /** The maximum number of characters of a message that the status of a pod shows. */
 const LONGEST_MESSAGE = 1024;
 /** The devices of one driver whose reports are kept. */
-const MOST_DEVICES = 10_000;
+const MAX_DEVICES = 10_000;
 const HEALTHS = ['Unknown', 'Healthy', 'Unhealthy'] as const;
 
 /** The health of a device as the status of a pod shows it. */
@@ -123,7 +123,7 @@ export class DriverHealth {
     const before = this.#drivers.get(driver) ?? new Map<string, Known>();
     const changed = new Set<string>();
     const now = new Map<string, Known>();
-    for (const report of reports.slice(0, MOST_DEVICES)) {
+    for (const report of reports.slice(0, MAX_DEVICES)) {
       const key = healthKey(report.device?.poolName ?? '', report.device?.deviceName ?? '');
       const known = knownFrom(report, nowMs);
       const last = before.get(key);
@@ -133,7 +133,7 @@ export class DriverHealth {
     }
     for (const [key, known] of before) {
       if (now.has(key)) continue;
-      if (nowMs > known.untilMs || now.size >= MOST_DEVICES) changed.add(key);
+      if (nowMs > known.untilMs || now.size >= MAX_DEVICES) changed.add(key);
       else now.set(key, known);
     }
     this.#drivers.set(driver, now);

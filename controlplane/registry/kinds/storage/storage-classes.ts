@@ -50,7 +50,7 @@ type StorageClass = Kind<
  * The number of errors from which on a repeated term is reported once only. Otherwise the number of errors would grow with the
  * square of the number of terms.
  */
-const MOST_REPEATED = 1000;
+const MAX_REPEATED = 1000;
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
@@ -69,7 +69,7 @@ function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldErr
     }
     const text = stringifyJson([...values].sort(([a], [b]) => (a < b ? -1 : 1)));
     const times = seen.get(text) ?? 0;
-    for (let count = 0; count < times && (count === 0 || errors.length < MOST_REPEATED); count += 1)
+    for (let count = 0; count < times && (count === 0 || errors.length < MAX_REPEATED); count += 1)
       errors.push(duplicate(at, ''));
     seen.set(text, times + 1);
   }

@@ -5,7 +5,7 @@ import { chosenMode } from '../../../../agent/assembly/pod-network.ts';
 const CASES: readonly (readonly [
   flag: string,
   providedByNodes: boolean,
-  told: string,
+  annotation: string,
   expected: string | undefined,
 ])[] = [
   ['wireguard', false, '', 'wireguard'],
@@ -19,8 +19,8 @@ const CASES: readonly (readonly [
   ['auto', true, '', 'vxlan'],
 ];
 
-for (const [flag, providedByNodes, told, expected] of CASES)
-  test(`--pod-network=${flag} in a cluster ${providedByNodes ? `that publishes '${told}'` : 'with a network plugin'}`, async () => {
-    const cluster = { nodesProvideServices: () => Promise.resolve(providedByNodes), annotation: () => told };
+for (const [flag, providedByNodes, annotation, expected] of CASES)
+  test(`--pod-network=${flag} in a cluster ${providedByNodes ? `that publishes '${annotation}'` : 'with a network plugin'}`, async () => {
+    const cluster = { nodesProvideServices: () => Promise.resolve(providedByNodes), annotation: () => annotation };
     assert.equal(await chosenMode(flag, cluster, new AbortController().signal), expected);
   });

@@ -137,7 +137,7 @@ describe('certificates of pods', () => {
     assert.equal((await look()).chain, CHAIN);
     assert.equal(requests.length, 2);
   });
-  for (const [type, said, told] of [
+  for (const [type, rejection, event] of [
     [
       'Denied',
       'PodCertificateRequest was permanently denied: reason="No" message="not you"',
@@ -151,10 +151,10 @@ describe('certificates of pods', () => {
   ] as const) {
     it(`are not requested again once ${type}`, async () => {
       const { requests, events, look } = setUp(() => ({ conditions: [{ type, reason: 'No', message: 'not you' }] }));
-      await assert.rejects(look(), { message: said });
-      await assert.rejects(look(), { message: said });
+      await assert.rejects(look(), { message: rejection });
+      await assert.rejects(look(), { message: rejection });
       assert.equal(requests.length, 1);
-      assert.deepEqual(events, [told]);
+      assert.deepEqual(events, [event]);
     });
   }
   it("are in the volume's files, readable by the pod's user only", async () => {

@@ -32,14 +32,14 @@ const make = (config: Partial<ExecConfig> = {}, more: { interactive?: boolean; c
     clock: new FakeClock(),
     ...more,
   });
-const told = (): unknown => JSON.parse(readFileSync(join(directory, 'info'), 'utf8'));
+const input = (): unknown => JSON.parse(readFileSync(join(directory, 'info'), 'utf8'));
 
 test('the command gets the cluster only if the configuration requests it', async () => {
   answer(credential({ token: 't' }));
   assert.deepEqual(await make().current(), { authorization: 'Bearer t' });
-  assert.deepEqual(told(), { kind: 'ExecCredential', apiVersion: V1, spec: { interactive: false } });
+  assert.deepEqual(input(), { kind: 'ExecCredential', apiVersion: V1, spec: { interactive: false } });
   await make({ provideClusterInfo: true }).current();
-  assert.deepEqual(told(), { kind: 'ExecCredential', apiVersion: V1, spec: { cluster: CLUSTER, interactive: false } });
+  assert.deepEqual(input(), { kind: 'ExecCredential', apiVersion: V1, spec: { cluster: CLUSTER, interactive: false } });
 });
 
 test('a command with a slash is looked for beside the file that names it', async () => {
@@ -78,7 +78,7 @@ for (const [mode, interactive, expected] of [
   test(`interactiveMode ${mode} ${interactive ? 'at' : 'without'} a terminal gives the command ${expected ? 'its' : 'no'} input`, async () => {
     answer(credential({ token: 't' }));
     await make({ interactiveMode: mode }, { interactive }).current();
-    assert.deepEqual(told(), { kind: 'ExecCredential', apiVersion: V1, spec: { interactive: expected } });
+    assert.deepEqual(input(), { kind: 'ExecCredential', apiVersion: V1, spec: { interactive: expected } });
   });
 }
 

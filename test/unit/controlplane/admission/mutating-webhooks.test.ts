@@ -31,9 +31,9 @@ const server = createServer((message, response) => {
     const name = new URL(message.url ?? '', 'http://webhook').pathname.slice(1);
     calls.push(`${name} ${review.request.object.apiVersion}`);
     const { apiVersion, kind, request } = review;
-    const said = answers.get(name)?.(request.object) ?? {};
+    const fields = answers.get(name)?.(request.object) ?? {};
     response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify({ apiVersion, kind, response: { uid: request.uid, allowed: true, ...said } }));
+    response.end(JSON.stringify({ apiVersion, kind, response: { uid: request.uid, allowed: true, ...fields } }));
   });
 });
 before(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)));

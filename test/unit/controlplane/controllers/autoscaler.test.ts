@@ -287,10 +287,10 @@ describe('the autoscaler', () => {
     a.t.client.seed(horizontalPodAutoscalers, { ...first, metadata: { name: 'i', namespace: 'n', uid: 'i' } } as never);
     await a.run();
     await a.t.advance(30_000);
-    const said = 'pods by selector app=a are controlled by multiple HPAs: [{n h} {n i}]';
+    const message = 'pods by selector app=a are controlled by multiple HPAs: [{n h} {n i}]';
     const active = a.status()?.conditions?.find(({ type }) => type === 'ScalingActive');
-    assert.deepEqual([active?.status, active?.reason, active?.message], ['False', 'AmbiguousSelector', said]);
-    assert.ok(a.t.events().some((event) => event.startsWith(`Warning AmbiguousSelector ${said}`)));
+    assert.deepEqual([active?.status, active?.reason, active?.message], ['False', 'AmbiguousSelector', message]);
+    assert.ok(a.t.events().some((event) => event.startsWith(`Warning AmbiguousSelector ${message}`)));
     await a.t.stop();
   });
 

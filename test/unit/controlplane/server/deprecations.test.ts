@@ -32,7 +32,7 @@ before(async () => {
 });
 after(() => fake.close());
 
-const said = (): string[] => metrics.text().match(/^apiserver_requested_deprecated_apis\{.*$/gm) ?? [];
+const series = (): string[] => metrics.text().match(/^apiserver_requested_deprecated_apis\{.*$/gm) ?? [];
 
 /** Waits for the audit event of the only request for this verb and path, which follows the response. */
 async function isAuditedAsDeprecated(verb: string, path: string): Promise<boolean> {
@@ -46,7 +46,7 @@ test('a resource that is not deprecated causes no warning', async () => {
   const path = '/api/v1/namespaces/n/configmaps';
   assert.equal((await fake.request('GET', path)).headers['warning'], undefined);
   assert.equal(await isAuditedAsDeprecated('list', path), false);
-  assert.deepEqual(said(), []);
+  assert.deepEqual(series(), []);
 });
 
 test('a deprecated resource causes a warning with every verb, also where nothing is found', async () => {
@@ -62,7 +62,7 @@ test('a deprecated resource causes a warning with every verb, also where nothing
     assert.equal(answer.headers['warning'], WARNING, path);
     assert.equal(await isAuditedAsDeprecated(verb, path), true, path);
   }
-  assert.deepEqual(said(), [
+  assert.deepEqual(series(), [
     'apiserver_requested_deprecated_apis{group="",removed_release="",resource="endpoints",subresource="",version="v1"} 1',
   ]);
 });

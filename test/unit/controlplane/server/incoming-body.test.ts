@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import { until } from '../../../until.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { TooManyRequests } from '../../../../controlplane/server/flowcontrol/too-many-requests.ts';
-import { IncomingBody, incomingBody, MOST_UNREAD_BYTES } from '../../../../controlplane/server/incoming-body.ts';
+import { IncomingBody, incomingBody, MAX_UNREAD_BYTES } from '../../../../controlplane/server/incoming-body.ts';
 import { UnreadBodies } from '../../../../controlplane/server/unread-bodies.ts';
 
 const readWhole = (body: Readable, limit: number, count?: (bytes: number) => void): Promise<Buffer> =>
@@ -62,12 +62,12 @@ test('what comes before a reader is gathered until a whole body has come, and th
   const parts = Array.from({ length: 70_000 }, (_part, at) => String(at % 10));
   for (const part of parts) source.write(part);
   await until('all parts to be gathered', () => source.readableLength === 0);
-  const rest = Buffer.alloc(MOST_UNREAD_BYTES);
+  const rest = Buffer.alloc(MAX_UNREAD_BYTES);
   source.write(rest);
   await until('the stream to be paused', () => source.isPaused());
   source.write('last');
   const counted: number[] = [];
-  const whole = body.whole(2 * MOST_UNREAD_BYTES, (bytes) => counted.push(bytes));
+  const whole = body.whole(2 * MAX_UNREAD_BYTES, (bytes) => counted.push(bytes));
   source.end();
   assert.equal((await whole).toString(), `${parts.join('')}${rest.toString()}last`);
   assert.deepEqual(counted, [parts.length + rest.length, 4], 'they were received as one part');
@@ -93,8 +93,8 @@ describe('bodies that wait for a reader', () => {
     await until('all bodies to arrive', () => unread.bytes > 800_000);
     await new Promise(setImmediate);
     assert.ok(unread.bytes <= 1_000_000, `${unread.bytes} bytes wait`);
-    assert.equal((await other.whole(MOST_UNREAD_BYTES)).length, 200_000);
-    const outcomes = await Promise.allSettled(large.map((body) => body.whole(MOST_UNREAD_BYTES)));
+    assert.equal((await other.whole(MAX_UNREAD_BYTES)).length, 200_000);
+    const outcomes = await Promise.allSettled(large.map((body) => body.whole(MAX_UNREAD_BYTES)));
     const lost = outcomes.filter((one) => one.status === 'rejected');
     assert.ok(lost.length >= 16 && lost.length < 20, `${lost.length} lost`);
     assert.ok(lost.every((one) => refused(one.reason)));
@@ -106,7 +106,7 @@ describe('bodies that wait for a reader', () => {
     const unread = new UnreadBodies();
     const bodies = [1, 2, 3].map(() => waiting(unread, '10.0.0.1', 100));
     await until('all bodies to arrive', () => unread.bytes > 3 * 16_384);
-    await bodies[0]?.whole(MOST_UNREAD_BYTES);
+    await bodies[0]?.whole(MAX_UNREAD_BYTES);
     await Array.fromAsync(bodies[1]?.parts() ?? []);
     bodies[2]?.discard();
     assert.equal(unread.bytes, 0);

@@ -77,7 +77,7 @@ class FakeLogind implements Logind {
   delayMs = 60_000;
   raisedTo: number | undefined;
   held = 0;
-  say: (goingDown: boolean) => void = () => undefined;
+  notify: (goingDown: boolean) => void = () => undefined;
   broken = Promise.withResolvers<never>();
 
   inhibitDelayMs(): Promise<number> {
@@ -101,7 +101,7 @@ class FakeLogind implements Logind {
   }
 
   listen(onShutdown: (goingDown: boolean) => void, signal: AbortSignal): ReturnType<Logind['listen']> {
-    this.say = onShutdown;
+    this.notify = onShutdown;
     this.broken = Promise.withResolvers<never>();
     signal.addEventListener('abort', () => this.broken.reject(new Error('stopped')), { once: true });
     return Promise.resolve({ ended: this.broken.promise });
@@ -119,7 +119,7 @@ async function setUp(
   const ends = new Map(pods.map((pod) => [pod.metadata.name, Promise.withResolvers<void>()]));
   /** The pods whose volumes are not unmounted yet. */
   const unmounts = new Map<string, PromiseWithResolvers<void>>();
-  const said: string[] = [];
+  const nodeEvents: string[] = [];
   const times: { startSeconds: number; endSeconds: number }[] = [];
   const stateFile = join(directory, 'graceful_node_shutdown_state');
   const shutdown = new NodeShutdown({
@@ -140,7 +140,7 @@ async function setUp(
       },
       cleanedUp: (pod) => unmounts.get(pod.metadata.name)?.promise ?? Promise.resolve(),
     },
-    aboutNode: (reason, message) => void said.push(`${reason}: ${message}`),
+    aboutNode: (reason, message) => void nodeEvents.push(`${reason}: ${message}`),
     nodeChanged: () => undefined,
     stateFile,
     onTimes: (time) => void times.push(time),
@@ -159,12 +159,12 @@ async function setUp(
     assert.ok(isMet(), what);
   };
   await until('a lock', () => shutdown.isShuttingDown() || logind.held > 0 || more.periods?.length === 0);
-  return { clock, logind, killed, ends, unmounts, said, times, shutdown, stateFile, until, stop, running };
+  return { clock, logind, killed, ends, unmounts, nodeEvents, times, shutdown, stateFile, until, stop, running };
 }
 
 describe('a node whose host shuts down', () => {
   it('holds a lock, terminates pods by priority, each group in its time, and then releases the lock', async (t) => {
-    const { clock, logind, killed, ends, said, times, shutdown, stateFile, until } = await setUp(t, [
+    const { clock, logind, killed, ends, nodeEvents, times, shutdown, stateFile, until } = await setUp(t, [
       podOf('critical', CRITICAL),
       podOf('plain'),
       podOf('slow', 0, 100),
@@ -172,7 +172,7 @@ describe('a node whose host shuts down', () => {
     ]);
     assert.equal(logind.held, 1);
     assert.equal(shutdown.refusal(), undefined);
-    logind.say(true);
+    logind.notify(true);
     await until('the first group', () => killed.length === 3);
     assert.deepEqual(killed, ['plain 20', 'slow 20', 'quick 2']);
     assert.equal(shutdown.isShuttingDown(), true);
@@ -190,7 +190,7 @@ describe('a node whose host shuts down', () => {
     assert.equal(logind.held, 1);
     ends.get('critical')?.resolve();
     await until('the release', () => logind.held === 0);
-    assert.deepEqual(said, ['Shutdown: Shutdown manager detected shutdown event']);
+    assert.deepEqual(nodeEvents, ['Shutdown: Shutdown manager detected shutdown event']);
     const kept = JSON.parse(await readFile(stateFile, 'utf8')) as { startTime: string; endTime: string };
     assert.equal(Date.parse(kept.endTime) - Date.parse(kept.startTime), 20_000);
     assert.deepEqual(
@@ -204,7 +204,7 @@ describe('a node whose host shuts down', () => {
     const { clock, ends, killed, logind, unmounts, until } = await setUp(t, pods);
     const unmount = Promise.withResolvers<void>();
     unmounts.set('plain', unmount);
-    logind.say(true);
+    logind.notify(true);
     await until('the first group', () => killed.length === 1);
     ends.get('plain')?.resolve();
     await clock.settle();
@@ -216,13 +216,13 @@ describe('a node whose host shuts down', () => {
   });
 
   it('acquires the lock again when the shutdown is cancelled', async (t) => {
-    const { logind, said, shutdown, until } = await setUp(t, []);
-    logind.say(true);
+    const { logind, nodeEvents, shutdown, until } = await setUp(t, []);
+    logind.notify(true);
     await until('the release', () => logind.held === 0);
-    logind.say(false);
+    logind.notify(false);
     await until('a new lock', () => logind.held === 1);
     assert.equal(shutdown.isShuttingDown(), false);
-    assert.equal(said[1], 'Shutdown: Shutdown manager detected shutdown cancellation');
+    assert.equal(nodeEvents[1], 'Shutdown: Shutdown manager detected shutdown cancellation');
   });
 
   it('has the login manager allow the time that pods need', async (t) => {
@@ -235,11 +235,11 @@ describe('a node whose host shuts down', () => {
 
   it('monitors again and takes the lock again after the bus was unavailable', async (t) => {
     const { clock, logind, until } = await setUp(t, []);
-    const before = logind.say;
+    const before = logind.notify;
     logind.broken.reject(new Error('the bus is gone'));
     await clock.settle();
     await clock.advance(1000);
-    await until('another ear', () => logind.say !== before);
+    await until('another listener', () => logind.notify !== before);
     assert.equal(logind.held, 1);
   });
 

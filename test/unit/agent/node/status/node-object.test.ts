@@ -140,12 +140,12 @@ test('it equals the report of the kubelet about the same host to the byte', () =
 
 test('reservations are subtracted from the allocatable amounts of every resource, which are never negative', () => {
   const hugePages = new Map([['2Mi', 512 * 2 * KIB * KIB]]);
-  const told = status({
+  const reported = status({
     capacity: { ...facts.capacity, memoryBytes: 8 * 2 ** 30, hugePages },
     reserved: { cpu: 0.1 + 0.2, memory: 2 ** 30, 'hugepages-2Mi': 64 * 2 ** 20, 'ephemeral-storage': 2 ** 50 },
   });
-  assert.deepEqual(told?.capacity?.['hugepages-2Mi'], '1Gi');
-  assert.deepEqual(told?.allocatable, {
+  assert.deepEqual(reported?.capacity?.['hugepages-2Mi'], '1Gi');
+  assert.deepEqual(reported?.allocatable, {
     cpu: '1700m',
     memory: '6Gi',
     pods: '110',
@@ -168,9 +168,12 @@ test('images are capped, the largest first; names are at most five', () => {
     user: '',
     pinned: false,
   }));
-  const told = status({ images })?.images ?? [];
-  assert.deepEqual([told.length, told[0]?.sizeBytes, told.at(-1)?.sizeBytes, told[0]?.names?.length], [50, 59, 10, 5]);
-  assert.equal(told[0]?.names?.[0], 'img59@sha256:59');
+  const reported = status({ images })?.images ?? [];
+  assert.deepEqual(
+    [reported.length, reported[0]?.sizeBytes, reported.at(-1)?.sizeBytes, reported[0]?.names?.length],
+    [50, 59, 10, 5],
+  );
+  assert.equal(reported[0]?.names?.[0], 'img59@sha256:59');
   assert.equal(status({ images, maxImages: -1 })?.images?.length, 60);
 });
 
@@ -179,27 +182,30 @@ test('devices are reported as their plugins report them; extended resources of o
     ...BLANK,
     status: { capacity: { 'example.com/dongle': '4' }, allocatable: { 'example.com/lost': '4' } },
   } as NodeObject;
-  const told = status(
+  const reported = status(
     { deviceCapacity: { capacity: { 'example.com/gpu': '2' }, allocatable: { 'example.com/gpu': '1' } } },
     before,
   );
   // A client that advertises a resource writes only the capacity.
-  assert.deepEqual([told?.capacity?.['example.com/dongle'], told?.allocatable?.['example.com/dongle']], ['4', '4']);
-  assert.equal(told?.allocatable?.['example.com/lost'], undefined);
-  assert.deepEqual([told?.capacity?.['example.com/gpu'], told?.allocatable?.['example.com/gpu']], ['2', '1']);
+  assert.deepEqual(
+    [reported?.capacity?.['example.com/dongle'], reported?.allocatable?.['example.com/dongle']],
+    ['4', '4'],
+  );
+  assert.equal(reported?.allocatable?.['example.com/lost'], undefined);
+  assert.deepEqual([reported?.capacity?.['example.com/gpu'], reported?.allocatable?.['example.com/gpu']], ['2', '1']);
 });
 
 test('the handlers and features of the runtime are reported', () => {
-  const told = status({
+  const reported = status({
     features: {
       handlers: [{ name: '', recursiveReadOnlyMounts: true, userNamespaces: false }],
       supplementalGroupsPolicy: true,
     },
   });
-  assert.deepEqual(told?.runtimeHandlers, [
+  assert.deepEqual(reported?.runtimeHandlers, [
     { name: '', features: { recursiveReadOnlyMounts: true, userNamespaces: false } },
   ]);
-  assert.deepEqual(told?.features, { supplementalGroupsPolicy: true });
+  assert.deepEqual(reported?.features, { supplementalGroupsPolicy: true });
 });
 
 test('a condition keeps the moment of its change, and heartbeats alone are no change', () => {

@@ -45,8 +45,8 @@ const silent = Object.values<AnyOption>(agentOptions).filter(({ noEffect }) => n
 for (const row of silent.filter(({ name }) => name !== ''))
   test(`--${row.name} is logged once with the reason why it has no effect`, () => {
     const flag = `--${row.name}=${another(row)[0]}`;
-    const told = parseFlags(agentFlags, [flag, flag]).warnings.filter((text) => text.includes('has no effect'));
-    assert.deepEqual(told, [`Flag --${row.name} has no effect: ${row.noEffect}`]);
+    const warnings = parseFlags(agentFlags, [flag, flag]).warnings.filter((text) => text.includes('has no effect'));
+    assert.deepEqual(warnings, [`Flag --${row.name} has no effect: ${row.noEffect}`]);
   });
 
 for (const row of silent) {

@@ -116,15 +116,15 @@ describe('checkpoints', () => {
   });
 
   it('that cannot be written to the disk are logged once, kept, and written when that is possible', async () => {
-    const told: string[] = [];
-    const logger = { ...silentLogger, error: (_fields: object, text: string) => void told.push(text) };
+    const errors: string[] = [];
+    const logger = { ...silentLogger, error: (_fields: object, text: string) => void errors.push(text) };
     // A file in place of the directory makes writes fail like a full disk, also for root.
     await writeFile(directory, '');
     const store = open(logger as typeof silentLogger);
     store.put('node', () => 'kept');
     await store.flush();
     await store.flush();
-    assert.equal(told.length, 1);
+    assert.equal(errors.length, 1);
     assert.equal(await store.get('node'), 'kept');
     await rm(directory);
     await clock.advance(10_000);

@@ -121,9 +121,9 @@ describe('the status manager', () => {
     const containerStatuses = [{ name: 'main', ready: true, image: '', imageID: '', restartCount: 0 }];
     manager.set(pod, { phase: 'Running', conditions, containerStatuses });
     await clock.settle();
-    const said = stored();
-    assert.ok(said);
-    manager.reconcile(said);
+    const storedPod = stored();
+    assert.ok(storedPod);
+    manager.reconcile(storedPod);
     await clock.settle();
     assert.equal(client.writes('patch').length, 1);
     // The node controller writes this when a node stops reporting.
@@ -147,15 +147,15 @@ describe('the status manager', () => {
     });
     manager.set(pod, { phase: 'Running', hostIP: '192.0.2.1', hostIPs: [{ ip: '192.0.2.1' }] });
     await clock.settle();
-    const said = stored();
-    assert.ok(said);
-    assert.equal(said.status?.hostIPs, undefined);
-    manager.reconcile(said);
+    const storedPod = stored();
+    assert.ok(storedPod);
+    assert.equal(storedPod.status?.hostIPs, undefined);
+    manager.reconcile(storedPod);
     await clock.advance(60_000);
     assert.equal(client.writes('patch').length, 1);
     manager.set(
-      { ...said, metadata: { ...said.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } },
-      said.status ?? {},
+      { ...storedPod, metadata: { ...storedPod.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } },
+      storedPod.status ?? {},
     );
     await clock.advance(60_000);
     const foreign = { status: { hostIP: '192.0.2.2' } };

@@ -91,7 +91,7 @@ function world(
       };
     }),
   });
-  const say = (text: string) => (): Promise<void> => {
+  const record = (text: string) => (): Promise<void> => {
     made.done.push(text);
     return Promise.resolve();
   };
@@ -139,10 +139,10 @@ function world(
     onRanked: (signal, ageMs) => void made.ranked.push(`${signal} ${ageMs}`),
     onEviction: (signal) => void made.signals.push(signal),
     aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
-    deleteDeadContainers: say('delete dead containers'),
+    deleteDeadContainers: record('delete dead containers'),
     deleteUnusedImages: () => {
       made.onImagesDeleted();
-      return say('delete unused images')();
+      return record('delete unused images')();
     },
     onConditionsChange: () => void made.done.push('conditions changed'),
   });

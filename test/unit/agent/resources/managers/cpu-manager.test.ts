@@ -195,14 +195,14 @@ test('hints: NUMA nodes with enough CPUs, preferred if they are as few as an emp
 });
 
 test('a running container is updated once when the shared pool changes', async () => {
-  const told: string[] = [];
+  const updates: string[] = [];
   const container = (podUid: string, id: string): RunningContainer => ({
     podUid,
     name: 'main',
     id,
     cpus: undefined,
     update: () => {
-      told.push(`${id} ${manager.cpus(podUid, 'main')}`);
+      updates.push(`${id} ${manager.cpus(podUid, 'main')}`);
       return Promise.resolve();
     },
   });
@@ -212,7 +212,7 @@ test('a running container is updated once when the shared pool changes', async (
   await manager.reconcile(running);
   await admit(manager, exclusivePod('a', 2));
   await manager.reconcile(running);
-  assert.deepEqual(told, ['id-a 0-7', 'id-s 0-7', 'id-a 1,5', 'id-s 0,2-4,6-7']);
+  assert.deepEqual(updates, ['id-a 0-7', 'id-s 0-7', 'id-a 1,5', 'id-s 0,2-4,6-7']);
 });
 
 test('without a policy no container is pinned', async () => {

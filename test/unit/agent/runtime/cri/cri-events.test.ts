@@ -8,32 +8,32 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const [created, running, exited] = [0, 1, 2];
 
-type Look = Parameters<typeof changes>[0];
-const containers = (states: Readonly<Record<string, number>>): Look =>
+type Observed = Parameters<typeof changes>[0];
+const containers = (states: Readonly<Record<string, number>>): Observed =>
   new Map(Object.entries(states).map(([id, state]) => [id, { podUid: 'pod', state, sandbox: false }]));
-const told = (before: Look, after: Look): readonly string[] =>
+const eventsBetween = (before: Observed, after: Observed): readonly string[] =>
   changes(before, after).map(({ type, containerId }) => `${type} ${containerId}`);
 
 describe('events between two lists of a runtime', () => {
   it('reports creation, start and exit', () => {
-    assert.deepEqual(told(containers({}), containers({ a: created })), ['created a']);
-    assert.deepEqual(told(containers({ a: created }), containers({ a: running })), ['started a']);
-    assert.deepEqual(told(containers({ a: running }), containers({ a: exited })), ['stopped a']);
-    assert.deepEqual(told(containers({ a: exited }), containers({})), ['deleted a']);
+    assert.deepEqual(eventsBetween(containers({}), containers({ a: created })), ['created a']);
+    assert.deepEqual(eventsBetween(containers({ a: created }), containers({ a: running })), ['started a']);
+    assert.deepEqual(eventsBetween(containers({ a: running }), containers({ a: exited })), ['stopped a']);
+    assert.deepEqual(eventsBetween(containers({ a: exited }), containers({})), ['deleted a']);
   });
 
   it('reports all steps of a change that was too quick to be observed', () => {
-    assert.deepEqual(told(containers({}), containers({ a: exited })), ['created a', 'started a', 'stopped a']);
-    assert.deepEqual(told(containers({ a: created }), containers({ a: exited })), ['started a', 'stopped a']);
+    assert.deepEqual(eventsBetween(containers({}), containers({ a: exited })), ['created a', 'started a', 'stopped a']);
+    assert.deepEqual(eventsBetween(containers({ a: created }), containers({ a: exited })), ['started a', 'stopped a']);
   });
 
   it('reports nothing if nothing changed', () =>
-    assert.deepEqual(told(containers({ a: running }), containers({ a: running })), []));
+    assert.deepEqual(eventsBetween(containers({ a: running }), containers({ a: running })), []));
 
   it('reports the change of a sandbox', () => {
-    const sandbox = (state: number): Look => new Map([['s', { podUid: 'pod', state, sandbox: true }]]);
-    assert.deepEqual(told(sandbox(0), sandbox(1)), ['sandbox-changed s']);
-    assert.deepEqual(told(sandbox(1), new Map()), ['sandbox-changed s']);
+    const sandbox = (state: number): Observed => new Map([['s', { podUid: 'pod', state, sandbox: true }]]);
+    assert.deepEqual(eventsBetween(sandbox(0), sandbox(1)), ['sandbox-changed s']);
+    assert.deepEqual(eventsBetween(sandbox(1), new Map()), ['sandbox-changed s']);
   });
 });
 
@@ -42,7 +42,7 @@ describe('events of a runtime without container events', () => {
   async function follow(containerd: boolean) {
     const clock = new FakeClock();
     const abort = new AbortController();
-    const told: string[] = [];
+    const reported: string[] = [];
     const state = {
       lists: 0,
       container: running,
@@ -73,7 +73,7 @@ describe('events of a runtime without container events', () => {
     const following = followCriEvents(
       { client, clock, logger: silentLogger, onOwnChange },
       abort.signal,
-      ({ type, containerId }) => told.push(`${type} ${containerId}`),
+      ({ type, containerId }) => reported.push(`${type} ${containerId}`),
       () => undefined,
     );
     await clock.advance(50);
@@ -82,58 +82,58 @@ describe('events of a runtime without container events', () => {
       abort.abort();
       await following;
     };
-    return { clock, state, told, end };
+    return { clock, state, reported, end };
   }
 
   it('lists again until the lists show the exit that containerd reported', async () => {
-    const { clock, state, told, end } = await follow(true);
+    const { clock, state, reported, end } = await follow(true);
     state.exit('a');
     await clock.advance(100);
-    assert.deepEqual(told, []);
+    assert.deepEqual(reported, []);
     assert.equal(state.lists, 3);
     state.container = exited;
     await clock.advance(1_000);
-    assert.deepEqual(told, ['stopped a']);
+    assert.deepEqual(reported, ['stopped a']);
     assert.equal(state.lists, 4);
     await end();
   });
 
   it('leaves an exit that the lists do not show to the next periodic poll', async () => {
-    const { clock, state, told, end } = await follow(true);
+    const { clock, state, reported, end } = await follow(true);
     state.exit('a');
     await clock.advance(9_000);
     const { lists } = state;
     state.container = exited;
     await clock.advance(11_000);
-    assert.deepEqual([told, state.lists - lists], [['stopped a'], 1]);
+    assert.deepEqual([reported, state.lists - lists], [['stopped a'], 1]);
     await end();
   });
 
   it('lists once after a request of its own', async () => {
-    const { clock, state, told, end } = await follow(true);
+    const { clock, state, reported, end } = await follow(true);
     state.container = exited;
     state.own();
     state.own();
     await clock.advance(5_000);
-    assert.deepEqual([told, state.lists], [['stopped a'], 1]);
+    assert.deepEqual([reported, state.lists], [['stopped a'], 1]);
     await end();
   });
 
   it('reports at once the effect of its own request, without a list', async () => {
-    const { clock, state, told, end } = await follow(true);
+    const { clock, state, reported, end } = await follow(true);
     state.own({ id: 's', podUid: 'pod', sandbox: true });
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
     await clock.advance(5_000);
-    assert.deepEqual([told, state.lists], [['sandbox-changed s', 'created b', 'started b'], 0]);
+    assert.deepEqual([reported, state.lists], [['sandbox-changed s', 'created b', 'started b'], 0]);
     await end();
   });
 
   it('lists if a container exited before the response to its start', async () => {
-    const { clock, state, told, end } = await follow(true);
+    const { clock, state, reported, end } = await follow(true);
     state.exit('b');
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
     await clock.advance(5);
-    assert.deepEqual([told, state.lists], [[], 1]);
+    assert.deepEqual([reported, state.lists], [[], 1]);
     await end();
   });
 
@@ -146,10 +146,10 @@ describe('events of a runtime without container events', () => {
   });
 
   it('polls every second if no exit events are available', async () => {
-    const { clock, state, told, end } = await follow(false);
+    const { clock, state, reported, end } = await follow(false);
     state.container = exited;
     await clock.advance(3_500);
-    assert.deepEqual([told, state.lists], [['stopped a'], 3]);
+    assert.deepEqual([reported, state.lists], [['stopped a'], 3]);
     await end();
   });
 });

@@ -177,13 +177,13 @@ describe('a command over the streams of a runtime', () => {
     assert.equal(frames.toString('hex'), '800300060000000400000002');
   });
 
-  for (const [what, said] of [
+  for (const [what, errorText] of [
     ['without a result', ''],
     ['in the middle of the result', '{"status":"Succ'],
   ] as const) {
     it(`fails if the connection ends ${what}`, async () => {
       const url = await serve(['error', 'stdout'], (streams, _connection, socket) => {
-        if (said !== '') streams.get('error')?.write(said);
+        if (errorText !== '') streams.get('error')?.write(errorText);
         socket.end();
       });
       await assert.rejects(

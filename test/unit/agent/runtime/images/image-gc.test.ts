@@ -31,7 +31,7 @@ function setUp(given: {
 }) {
   const clock = new FakeClock();
   const removed: string[] = [];
-  const told: string[] = [];
+  const nodeEvents: string[] = [];
   const used = new Set(given.used ?? []);
   const gc = new ImageGc({
     policy: { ...policy, ...given.policy },
@@ -53,9 +53,9 @@ function setUp(given: {
     },
     space: () => Promise.resolve(given.space ?? { capacityBytes: 1000, availableBytes: 100 }),
     kept: () => Promise.resolve(new Set(given.kept ?? [])),
-    aboutNode: (reason, message) => void told.push(`${reason}: ${message}`),
+    aboutNode: (reason, message) => void nodeEvents.push(`${reason}: ${message}`),
   });
-  return { clock, gc, removed, told, used };
+  return { clock, gc, removed, nodeEvents, used };
 }
 
 describe('image collection', () => {
@@ -86,7 +86,7 @@ describe('image collection', () => {
   });
 
   it('never takes images in use, pinned ones and those that came with the installation', async () => {
-    const { clock, gc, removed, told } = setUp({
+    const { clock, gc, removed, nodeEvents } = setUp({
       images: [image('used', 500), image('pinned', 500, true), image('kept', 500), image('free', 10)],
       used: ['used'],
       kept: ['example.org/kept:1'],
@@ -96,7 +96,7 @@ describe('image collection', () => {
     await assert.rejects(gc.collect(), /\(freed 10 bytes\)/);
     assert.deepEqual(removed, ['sha256:free']);
     assert.equal(
-      told.at(-1),
+      nodeEvents.at(-1),
       "FreeDiskSpaceFailed: Insufficient free disk space on the node's image filesystem (90% of 1000 B used). " +
         'Failed to free sufficient space by deleting unused images (freed 10 bytes). ' +
         'Investigate disk usage, as it could be used by active images, logs, volumes, or other data.',
@@ -160,16 +160,16 @@ describe('image collection', () => {
 
   it('reports images that cannot be removed, and goes on with the others', async () => {
     const images = [image('a', 40), image('b', 40), image('c', 60)];
-    const { clock, gc, removed, told } = setUp({ images, stuck: ['sha256:a', 'sha256:b'] });
+    const { clock, gc, removed, nodeEvents } = setUp({ images, stuck: ['sha256:a', 'sha256:b'] });
     await gc.collect().catch(() => undefined);
-    told.length = 0;
+    nodeEvents.length = 0;
     await clock.advance(200_000);
     await assert.rejects(gc.collect(), {
       message:
         'wanted to free 100 bytes, but freed 60 bytes space with errors in image deletion: [sha256:a is stuck, sha256:b is stuck]',
     });
     assert.deepEqual(removed, ['sha256:c']);
-    assert.deepEqual(told, []);
+    assert.deepEqual(nodeEvents, []);
     const old = setUp({ images: [image('a', 1)], stuck: ['sha256:a'], policy: { maxAgeMs: 3_600_000 } });
     await old.clock.advance(3_700_000);
     await assert.rejects(old.gc.collect(), {
@@ -178,19 +178,19 @@ describe('image collection', () => {
   });
 
   it('leaves all images alone if neither usage nor age limits them', async () => {
-    const { clock, gc, removed, told } = setUp({
+    const { clock, gc, removed, nodeEvents } = setUp({
       images: [image('a', 1)],
       space: { capacityBytes: 0, availableBytes: 0 },
       policy: { highThresholdPercent: 100 },
     });
     await clock.advance(200_000);
     await gc.collect();
-    assert.deepEqual([removed, told], [[], []]);
+    assert.deepEqual([removed, nodeEvents], [[], []]);
   });
 
   it('reports an error if the filesystem has no size', async () => {
-    const { gc, told } = setUp({ images: [], space: { capacityBytes: 0, availableBytes: 0 } });
+    const { gc, nodeEvents } = setUp({ images: [], space: { capacityBytes: 0, availableBytes: 0 } });
     await assert.rejects(gc.collect());
-    assert.deepEqual(told, ['InvalidDiskCapacity: invalid capacity 0 on image filesystem']);
+    assert.deepEqual(nodeEvents, ['InvalidDiskCapacity: invalid capacity 0 on image filesystem']);
   });
 });

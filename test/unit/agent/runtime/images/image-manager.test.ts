@@ -39,7 +39,7 @@ function setUp(
 ) {
   const clock = new FakeClock();
   const present = new Set(given.present ?? []);
-  const told: string[] = [];
+  const events: string[] = [];
   const pulls: { readonly image: string; readonly auth: RegistryAuth | undefined; end(error?: Error): void }[] = [];
   const requests: string[] = [];
   const info = (id: string): ImageInfo => ({
@@ -69,7 +69,7 @@ function setUp(
     },
     clock,
     events: {
-      event: (_pod, type, reason, message) => void told.push(`${type} ${reason} ${message}`),
+      event: (_pod, type, reason, message) => void events.push(`${type} ${reason} ${message}`),
     } as ImageManagerOptions['events'],
     objects: { secret: (_namespace, name) => Promise.resolve(given.secrets?.[name]) } as ReferencedObjects,
     serialPulls: false,
@@ -85,7 +85,7 @@ function setUp(
     manager.ensure(pod, { name: 'c', image, imagePullPolicy } as Container, 'regular', until);
   /** Runs everything that needs no time to pass. */
   const settle = (): Promise<void> => clock.advance(0);
-  return { clock, told, pulls, requests, manager, ensure, settle };
+  return { clock, events, pulls, requests, manager, ensure, settle };
 }
 
 const refused = (reason: string, message: string | RegExp) => (error: unknown) => {
@@ -131,14 +131,14 @@ describe('the metric of pulls', () => {
 
 describe('the pull policy', () => {
   it('IfNotPresent uses an existing image, and pulls a missing one', async () => {
-    const { ensure, pulls, told, settle, requests } = setUp({}, { present: ['there:1'] });
+    const { ensure, pulls, events, settle, requests } = setUp({}, { present: ['there:1'] });
     await ensure(podOf('p'), 'there:1');
-    assert.deepEqual(told, ['Normal Pulled Container image "there:1" already present on machine']);
+    assert.deepEqual(events, ['Normal Pulled Container image "there:1" already present on machine']);
     const wanted = ensure(podOf('p'));
     await settle();
     pulls[0]?.end();
     await wanted;
-    assert.deepEqual(told.slice(1), [
+    assert.deepEqual(events.slice(1), [
       `Normal Pulling Pulling image "${IMAGE}"`,
       `Normal Pulled Successfully pulled image "${IMAGE}" in 0s (0s including waiting). Image size: 7 bytes.`,
     ]);
@@ -161,8 +161,8 @@ describe('the pull policy', () => {
     const verification = { mustPull: () => Promise.resolve(true) } as unknown as PullVerification;
     const guarded = setUp({ verification }, { present: [IMAGE] });
     await assert.rejects(guarded.ensure(podOf('p'), IMAGE, 'Never'), refused('ErrImageNeverPull', message));
-    assert.deepEqual(guarded.told, [`Warning ErrImageNeverPull ${message}`]);
-    assert.deepEqual(guarded.told, missing.told);
+    assert.deepEqual(guarded.events, [`Warning ErrImageNeverPull ${message}`]);
+    assert.deepEqual(guarded.events, missing.events);
   });
 
   it('of an image that is no name does not matter', async () => {
@@ -208,9 +208,9 @@ describe('an image that is there, of which credentials are verified', () => {
 
   it('is reported as accessible', async () => {
     const verification = { mustPull: () => Promise.resolve(false) } as unknown as PullVerification;
-    const { ensure, told } = setUp({ verification }, { present: [IMAGE] });
+    const { ensure, events } = setUp({ verification }, { present: [IMAGE] });
     await ensure(podOf('p'));
-    assert.deepEqual(told, [
+    assert.deepEqual(events, [
       `Normal Pulled Container image "${IMAGE}" already present on machine and can be accessed by the pod`,
     ]);
   });
@@ -218,7 +218,7 @@ describe('an image that is there, of which credentials are verified', () => {
 
 describe('a pull', () => {
   it('that fails is retried after 10 s, doubling, and reports the reason meanwhile', async () => {
-    const { ensure, pulls, settle, clock, told } = setUp();
+    const { ensure, pulls, settle, clock, events } = setUp();
     const why = 'manifest unknown';
     for (const seconds of [10, 20, 40]) {
       const wanted = ensure(podOf('p'));
@@ -233,11 +233,11 @@ describe('a pull', () => {
       await clock.advance(1);
     }
     assert.equal(pulls.length, 3);
-    assert.ok(told.includes(`Warning Failed Failed to pull image "${IMAGE}": ${why}`));
-    assert.ok(told.includes(`Normal BackOff Back-off pulling image "${IMAGE}"`));
+    assert.ok(events.includes(`Warning Failed Failed to pull image "${IMAGE}": ${why}`));
+    assert.ok(events.includes(`Normal BackOff Back-off pulling image "${IMAGE}"`));
   });
 
-  for (const [said, reason, message] of [
+  for (const [failure, reason, message] of [
     [
       'RegistryUnavailable: 503',
       'RegistryUnavailable',
@@ -253,7 +253,7 @@ describe('a pull', () => {
       const { ensure, pulls, settle } = setUp();
       const wanted = ensure(podOf('p'));
       await settle();
-      pulls[0]?.end(new Error(said));
+      pulls[0]?.end(new Error(failure));
       await assert.rejects(wanted, refused(reason, message));
     });
 
@@ -267,7 +267,7 @@ describe('a pull', () => {
   });
 
   it('continues for the other pods when the pod that started it is deleted, and is cancelled with the last one', async () => {
-    const { ensure, pulls, settle, told } = setUp();
+    const { ensure, pulls, settle, events } = setUp();
     const [first, second] = [new AbortController(), new AbortController()];
     const deleted = assert.rejects(ensure(podOf('p'), IMAGE, 'IfNotPresent', first.signal), /deleted/);
     const wanted = ensure(podOf('q'), IMAGE, 'IfNotPresent', second.signal);
@@ -276,7 +276,7 @@ describe('a pull', () => {
     await deleted;
     pulls[0]?.end();
     await wanted;
-    assert.deepEqual([pulls.length, told.filter((line) => line.startsWith('Warning'))], [1, []]);
+    assert.deepEqual([pulls.length, events.filter((line) => line.startsWith('Warning'))], [1, []]);
     const alone = new AbortController();
     const last = assert.rejects(ensure(podOf('r'), 'app:2', 'IfNotPresent', alone.signal), /deleted/);
     await settle();

@@ -12,11 +12,11 @@ const settings = { clusterDns: ['10.96.0.10'], clusterDomain: 'cluster.local', r
 const host = { servers: ['9.9.9.9'], searches: ['example.org'], options: ['timeout:1'] };
 
 function resolver(spec: object, changes: Partial<typeof settings> = {}): readonly [DnsConfig, readonly string[]] {
-  const said: string[] = [];
+  const events: string[] = [];
   const config = podDns(podOf(spec), { ...settings, ...changes }, host, (reason, message) =>
-    said.push(`${reason} ${message}`),
+    events.push(`${reason} ${message}`),
   );
-  return [config, said];
+  return [config, events];
 }
 
 describe("a pod's resolver", () => {
@@ -51,15 +51,15 @@ describe("a pod's resolver", () => {
   });
   it('has no option that would add lines to its file', () => {
     const options = [{ name: 'ndots', value: '2\nnameserver 6.6.6.6' }, { name: 'a b' }, { name: 'edns0' }];
-    const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1.1.1.1'], options } });
+    const [config, events] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1.1.1.1'], options } });
     assert.deepEqual(config.options, ['edns0']);
-    assert.equal(said.length, 2);
+    assert.equal(events.length, 2);
   });
 
   it('has at most three servers, and reports the rest', () => {
-    const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1', '2', '3', '4'] } });
+    const [config, events] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1', '2', '3', '4'] } });
     assert.deepEqual(config.servers, ['1', '2', '3']);
-    assert.deepEqual(said, [
+    assert.deepEqual(events, [
       'DNSConfigForming Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1 2 3',
     ]);
   });
@@ -69,9 +69,9 @@ describe("a pod's resolver", () => {
     ['none of more than 253', ['a', 'b'.repeat(254), 'c'], 2],
   ] as const) {
     it(`has ${what} at most, and reports the limit`, () => {
-      const [config, said] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1'], searches } });
+      const [config, events] = resolver({ dnsPolicy: 'None', dnsConfig: { nameservers: ['1'], searches } });
       assert.equal(config.searches.length, kept);
-      assert.deepEqual(said, [
+      assert.deepEqual(events, [
         `DNSConfigForming Search Line limits were exceeded, some search paths have been omitted, the applied search line is: ${config.searches.join(' ')}`,
       ]);
     });

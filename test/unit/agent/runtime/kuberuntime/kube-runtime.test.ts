@@ -22,7 +22,7 @@ async function observed(
     sandboxStatus = (): Promise<object> => Promise.resolve({ ips: ['10.1.0.2'] }),
   } = {},
 ): Promise<string[]> {
-  const told: string[] = [];
+  const calls: string[] = [];
   const directory = temporaryFolder();
   const events: string[] = [];
   const options = {
@@ -35,11 +35,11 @@ async function observed(
     probes: () => undefined,
     containerLogsDirectory: undefined,
     starts: {
-      pod: ({ metadata }: Pod) => told.push(`pod ${metadata.name}`),
-      sandboxFailed: () => told.push('sandbox failed'),
-      podFailed: ({ metadata }: Pod) => told.push(`pod ${metadata.name} failed`),
-      container: (kind: string) => told.push(kind),
-      containerFailed: (kind: string, reason: string) => told.push(`${kind} failed: ${reason}`),
+      pod: ({ metadata }: Pod) => calls.push(`pod ${metadata.name}`),
+      sandboxFailed: () => calls.push('sandbox failed'),
+      podFailed: ({ metadata }: Pod) => calls.push(`pod ${metadata.name} failed`),
+      container: (kind: string) => calls.push(kind),
+      containerFailed: (kind: string, reason: string) => calls.push(`${kind} failed: ${reason}`),
     },
     config: {
       settings: {
@@ -55,8 +55,8 @@ async function observed(
     },
   };
   const runtime = new KubeRuntime(options as unknown as ConstructorParameters<typeof KubeRuntime>[0]);
-  await runtime.syncPod(pod, nothing, signal).catch((error: unknown) => told.push((error as Error).message));
-  return [...told, ...events];
+  await runtime.syncPod(pod, nothing, signal).catch((error: unknown) => calls.push((error as Error).message));
+  return [...calls, ...events];
 }
 
 it('counts the start of a pod whose sandbox cannot be created, and its failure', async () =>

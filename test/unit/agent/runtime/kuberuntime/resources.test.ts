@@ -77,12 +77,12 @@ describe('resources of a pod as a whole', () => {
     const [container] = pod.spec.containers;
     assert.ok(container !== undefined);
     const node = { cpu: '8', memory: '10Gi', 'hugepages-2Mi': '4Mi' };
-    const tell = (resource: string, divisor = '1'): string =>
+    const valueOf = (resource: string, divisor = '1'): string =>
       resourceValue(pod, container, { resource, divisor }, node);
-    assert.equal(tell('limits.cpu'), '2');
-    assert.equal(tell('limits.memory', '1Gi'), '10');
-    assert.equal(tell('limits.hugepages-2Mi'), '0');
-    assert.equal(tell('requests.cpu'), '0');
+    assert.equal(valueOf('limits.cpu'), '2');
+    assert.equal(valueOf('limits.memory', '1Gi'), '10');
+    assert.equal(valueOf('limits.hugepages-2Mi'), '0');
+    assert.equal(valueOf('requests.cpu'), '0');
   });
 });
 
@@ -122,18 +122,18 @@ describe('the settings of the kernel', () => {
         {},
       ],
     });
-    const told = (more: object, of = pod): unknown[] =>
+    const swapLimits = (more: object, of = pod): unknown[] =>
       of.spec.containers.map((entry) => {
         const { unified, memorySwapLimitBytes } = linuxResources(of, entry, { ...facts, ...more });
         return unified['memory.swap.max'] ?? memorySwapLimitBytes;
       });
     // A container with a tenth of the memory gets a tenth of the swap.
-    assert.deepEqual(told({ swap }), [String(GIB / 2), '0', '0']);
-    assert.deepEqual(told({ swap: { ...swap, behavior: 'NoSwap' } }), ['0', '0', '0']);
+    assert.deepEqual(swapLimits({ swap }), [String(GIB / 2), '0', '0']);
+    assert.deepEqual(swapLimits({ swap: { ...swap, behavior: 'NoSwap' } }), ['0', '0', '0']);
     const critical = { ...pod, spec: { ...pod.spec, priority: 2_000_000_000 } };
-    assert.deepEqual(told({ swap }, critical), ['0', '0', '0']);
+    assert.deepEqual(swapLimits({ swap }, critical), ['0', '0', '0']);
     // On cgroup v1, the swap limit includes the memory, so the same value means no swap.
-    assert.deepEqual(told({}), [0, GIB, 0]);
+    assert.deepEqual(swapLimits({}), [0, GIB, 0]);
   });
   it('gives no huge pages of a size that is not requested', () => {
     const pod = podOf({ containers: [{ resources: { limits: { 'hugepages-2Mi': '4Mi' } } }] });

@@ -47,13 +47,14 @@ describe('the confinement of a container', () => {
     assert.equal(security({}, { supplementalGroupsPolicy: 'Strict' }).supplementalGroupsPolicy, 'Strict');
   });
   it('has capabilities, privilege escalation, root filesystem and masked paths as specified', () => {
-    const said = {
+    const context = {
       capabilities: { add: ['A'], drop: ['ALL'] },
       allowPrivilegeEscalation: false,
       readOnlyRootFilesystem: true,
       procMount: 'Unmasked',
     };
-    const { addCapabilities, dropCapabilities, noNewPrivileges, readOnlyRootFilesystem, maskedPaths } = security(said);
+    const { addCapabilities, dropCapabilities, noNewPrivileges, readOnlyRootFilesystem, maskedPaths } =
+      security(context);
     assert.deepEqual([addCapabilities, dropCapabilities], [['A'], ['ALL']]);
     assert.deepEqual([noNewPrivileges, readOnlyRootFilesystem, maskedPaths], [true, true, 'none']);
     assert.deepEqual([security().noNewPrivileges, security().maskedPaths], [false, 'default']);

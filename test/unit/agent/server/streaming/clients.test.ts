@@ -26,7 +26,7 @@ import { type FakeServer, startFakeServer } from '../../../../fakes/fake-server.
 import { type ServerUnderTest, startServerUnderTest } from '../server-under-test.ts';
 
 /** The maximum size of the input that waits in the agent for a slow container. */
-const MOST_WAITING_BYTES = 3 << 20;
+const MAX_WAITING_BYTES = 3 << 20;
 const ENOUGH_WAITING_BYTES = 50_000;
 
 let mostWaiting = 0;
@@ -163,7 +163,7 @@ interface Command {
   readonly size?: { readonly Width: number; readonly Height: number };
 }
 
-interface Said {
+interface Outcome {
   readonly stdout: string;
   readonly stderr: string;
   readonly error: string;
@@ -210,7 +210,7 @@ async function textOf(stream: Readable | undefined): Promise<string> {
   return text;
 }
 
-async function bySpdy(way: Way, protocol: string, wanted: Command): Promise<Said> {
+async function bySpdy(way: Way, protocol: string, wanted: Command): Promise<Outcome> {
   const [socket, head] = await upgrade(way, `${way.path('exec')}?${queryOf(wanted)}`, protocol);
   const connection = new SpdyConnection(socket, head);
   const open = (streamtype: string): Promise<SpdyStream> => connection.open({ streamtype });
@@ -225,7 +225,7 @@ async function bySpdy(way: Way, protocol: string, wanted: Command): Promise<Said
   return { stdout: out, stderr: err, error: outcome };
 }
 
-async function byWebSocket(way: Way, protocol: string, wanted: Command): Promise<Said> {
+async function byWebSocket(way: Way, protocol: string, wanted: Command): Promise<Outcome> {
   const url = `wss://127.0.0.1:${way.port()}${way.path('exec')}?${queryOf(wanted)}`;
   const socket = new WebSocket(url, protocol === '' ? [] : protocol, {
     rejectUnauthorized: false,
@@ -278,10 +278,10 @@ for (const way of ways) {
     ] as const) {
       for (const protocol of protocols) {
         it(`over ${kind} ${protocol} reports both outputs and the exit code`, async () => {
-          const said = await run(way, protocol, { command: ['exit', '7'] });
-          assert.deepEqual([said.stdout, said.stderr], ['out', 'err']);
-          if (/^v[45]/.test(protocol)) assert.equal(exitCodeOf(said.error), '7');
-          else assert.match(said.error, /command terminated with exit code 7/);
+          const outcome = await run(way, protocol, { command: ['exit', '7'] });
+          assert.deepEqual([outcome.stdout, outcome.stderr], ['out', 'err']);
+          if (/^v[45]/.test(protocol)) assert.equal(exitCodeOf(outcome.error), '7');
+          else assert.match(outcome.error, /command terminated with exit code 7/);
         });
       }
     }
@@ -290,12 +290,12 @@ for (const way of ways) {
       ['WebSocket', byWebSocket, 'v5.channel.k8s.io'],
     ] as const) {
       it(`over ${kind} reads its input to the end, and answers then`, async () => {
-        const said = await run(way, protocol, { command: ['cat'], stdin: 'hello' });
-        assert.deepEqual([said.stdout, JSON.parse(said.error)], ['hello', { metadata: {}, status: 'Success' }]);
+        const outcome = await run(way, protocol, { command: ['cat'], stdin: 'hello' });
+        assert.deepEqual([outcome.stdout, JSON.parse(outcome.error)], ['hello', { metadata: {}, status: 'Success' }]);
       });
       it(`over ${kind} receives the size of the terminal`, async () => {
-        const said = await run(way, protocol, { command: ['size'], size: { Width: 101, Height: 33 } });
-        assert.equal(said.stdout, '101x33');
+        const outcome = await run(way, protocol, { command: ['size'], size: { Width: 101, Height: 33 } });
+        assert.equal(outcome.stdout, '101x33');
       });
     }
   });
@@ -402,9 +402,9 @@ describe('streams', () => {
         })(),
       );
       mostWaiting = 0;
-      const said = await run(straight, protocol, { command: ['sum'], stdin: input });
-      assert.equal(said.stdout, hash.digest('hex'));
-      assert.equal(mostWaiting < MOST_WAITING_BYTES, true, `${mostWaiting} bytes waited`);
+      const outcome = await run(straight, protocol, { command: ['sum'], stdin: input });
+      assert.equal(outcome.stdout, hash.digest('hex'));
+      assert.equal(mostWaiting < MAX_WAITING_BYTES, true, `${mostWaiting} bytes waited`);
     });
   }
 

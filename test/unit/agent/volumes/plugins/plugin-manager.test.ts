@@ -16,28 +16,31 @@ import { serveGrpc } from '../../../../fakes/grpc-plugin.ts';
 import { until } from '../../../../until.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
-interface Told {
+interface RegistrationStatus {
   readonly pluginRegistered: boolean;
   readonly error: string;
 }
 
 /** Resolves to a plugin's registration socket: it reports `info` and records the notifications that it receives. */
-async function plugin(socket: string, info: object): Promise<{ readonly told: Told[]; stop: () => Promise<void> }> {
-  const told: Told[] = [];
+async function plugin(
+  socket: string,
+  info: object,
+): Promise<{ readonly statuses: RegistrationStatus[]; stop: () => Promise<void> }> {
+  const statuses: RegistrationStatus[] = [];
   const stop = await serveGrpc(socket, [
     {
       messages: REGISTRATION_MESSAGES,
       methods: REGISTRATION_METHODS,
       implementation: {
         getInfo: () => info,
-        notifyRegistrationStatus: (status: Told) => {
-          told.push({ ...status });
+        notifyRegistrationStatus: (status: RegistrationStatus) => {
+          statuses.push({ ...status });
           return {};
         },
       },
     },
   ]);
-  return { told, stop };
+  return { statuses, stop };
 }
 
 async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
@@ -81,8 +84,8 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
         .split('\n')
         .filter((line) => line.startsWith('plugin_manager_total_plugins'));
     const socket = join(registry, 'd-reg.sock');
-    const { told, stop } = await plugin(socket, info);
-    await until('the registration in the metrics', () => told.length > 0 && shown().length === 2);
+    const { statuses, stop } = await plugin(socket, info);
+    await until('the registration in the metrics', () => statuses.length > 0 && shown().length === 2);
     assert.deepEqual(shown(), [
       `plugin_manager_total_plugins{socket_path="${socket}",state="actual_state_of_world"} 1`,
       `plugin_manager_total_plugins{socket_path="${socket}",state="desired_state_of_world"} 1`,
@@ -94,9 +97,9 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
 
   it('registers a plugin whose socket appears, notifies it, and deregisters it when the socket is removed', async (t) => {
     const { registry, calls } = await setUp(t);
-    const { told, stop } = await plugin(join(registry, 'd-reg.sock'), info);
-    await until('the answer to the plugin', () => told.length > 0);
-    assert.deepEqual(told, [{ pluginRegistered: true, error: '' }]);
+    const { statuses, stop } = await plugin(join(registry, 'd-reg.sock'), info);
+    await until('the answer to the plugin', () => statuses.length > 0);
+    assert.deepEqual(statuses, [{ pluginRegistered: true, error: '' }]);
     assert.deepEqual(calls, ['register d.example.com /x/csi.sock 1.0.0']);
     await stop();
     await until('the call of the handler', () => calls.length > 1);
@@ -181,16 +184,16 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     t.after(shown.stop);
     await until('the call of the handler', () => calls.length > 0);
     assert.deepEqual(calls, ['register shown /x/csi.sock 1.0.0']);
-    assert.deepEqual(hidden.told, []);
+    assert.deepEqual(hidden.statuses, []);
   });
 
   it('reports an error to a plugin of an unknown type', async (t) => {
     const { registry } = await setUp(t);
     const socket = join(registry, 'x.sock');
-    const { told, stop } = await plugin(socket, { ...info, type: 'Other' });
+    const { statuses, stop } = await plugin(socket, { ...info, type: 'Other' });
     t.after(stop);
-    await until('the answer to the plugin', () => told.length > 0);
-    assert.deepEqual(told[0], {
+    await until('the answer to the plugin', () => statuses.length > 0);
+    assert.deepEqual(statuses[0], {
       pluginRegistered: false,
       error: `RegisterPlugin error -- no handler registered for plugin type: Other at socket ${socket}`,
     });
@@ -202,10 +205,10 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
         throw new Error('too old');
       },
     });
-    const { told, stop } = await plugin(join(registry, 'x.sock'), info);
+    const { statuses, stop } = await plugin(join(registry, 'x.sock'), info);
     t.after(stop);
-    await until('the answer to the plugin', () => told.length > 0);
-    assert.equal(told[0]?.error, 'RegisterPlugin error -- plugin validation failed with err: too old');
+    await until('the answer to the plugin', () => statuses.length > 0);
+    assert.equal(statuses[0]?.error, 'RegisterPlugin error -- plugin validation failed with err: too old');
     assert.deepEqual(calls, []);
   });
 
@@ -217,10 +220,10 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
         if (attempts === 1) throw new Error('not yet');
       },
     });
-    const { told, stop } = await plugin(join(registry, 'x.sock'), info);
+    const { statuses, stop } = await plugin(join(registry, 'x.sock'), info);
     t.after(stop);
-    await until('the answer to the plugin', () => told.length > 1);
-    assert.deepEqual(told, [
+    await until('the answer to the plugin', () => statuses.length > 1);
+    assert.deepEqual(statuses, [
       { pluginRegistered: false, error: 'RegisterPlugin error -- plugin registration failed with err: not yet' },
       { pluginRegistered: true, error: '' },
     ]);
