@@ -28,7 +28,7 @@ export const accessFlags = {
 /** A cluster that a command calls. */
 export interface Cluster {
   readonly client: HttpClient;
-  /** URL. */
+  /** The URL of the API server. */
   readonly server: string;
   /** PEM; empty where the kubeconfig names none. */
   readonly ca: string;

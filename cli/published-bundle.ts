@@ -73,9 +73,9 @@ export async function publishBundle(client: Client, tokenSecret: KubeObject, fil
 
 /** Where a joining host reads the bundle, and with which token. */
 export interface BundlePlace {
-  /** A verified server. */
+  /** The URL of a verified server. */
   readonly url: string;
-  /** PEM. */
+  /** The CA of the cluster, as PEM. */
   readonly ca: string;
   readonly tokenId: string;
   /** The whole token. */

@@ -65,7 +65,7 @@ function namesOf({ metadata, status }: Node): ReadonlySet<string> {
   return new Set([metadata.name ?? '', ...(status?.addresses ?? []).map(({ address }) => address)].map(canonical));
 }
 
-/** Names are compared without regard to case, and an IPv4 address inside an IPv6 address as itself. */
+/** Returns the form in which names are compared: in lower case, and with an IPv4 address inside an IPv6 address as itself. */
 function canonical(name: string): string {
   if (isIP(name) === 6) {
     const [, high, low] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(ipText(ipBytes(name))) ?? [];

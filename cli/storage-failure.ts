@@ -7,7 +7,7 @@ import type { Logger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { FencedError } from '../controlplane/standby/role.ts';
 
-/** `EX_IOERR` of sysexits.h. */
+/** The exit code `EX_IOERR` of sysexits.h. */
 const EXIT_CODE = 74;
 interface StorageFailure {
   /** Is passed to `startControlPlane`, which may call it at any time. The process exits soon afterwards. */

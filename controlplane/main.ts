@@ -47,7 +47,7 @@ export interface ControlPlaneOptions {
 
 /** A running control plane, which serves until it is closed. */
 export interface ControlPlane {
-  /** `https://127.0.0.1:6443`. */
+  /** The URL of the API, such as `https://127.0.0.1:6443`. */
   readonly url: string;
   readonly port: number;
   /** The cluster CA (PEM). */

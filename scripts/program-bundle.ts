@@ -24,7 +24,7 @@ interface BundleOptions {
   readonly node: string;
 }
 
-/** Replaces `folder`. */
+/** Writes the bundle of the program to `folder`, which it replaces. */
 export async function bundleProgram(folder: string, { entries, addons, node }: BundleOptions): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });

@@ -24,7 +24,7 @@ export interface FolderLimits {
 const execute = promisify(execFile);
 const TIMEOUT_MS = 10_000;
 const LONGEST_OUTPUT_BYTES = 16 << 20;
-/** Our projects begin here; administrators and other programs number theirs from below. */
+/** The smallest project number of the agent. Administrators and other programs choose smaller ones. */
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
 /** Larger limits are set to this number of blocks, which is 8 EiB. */

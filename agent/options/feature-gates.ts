@@ -155,7 +155,7 @@ function gateTable(): ReadonlyMap<string, FeatureGate> {
   return new Map([...table].toSorted(([left], [right]) => (left < right ? -1 : 1)));
 }
 
-/** Sorted by name. */
+/** All feature gates, sorted by name. */
 export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 
 /** The gates that have an effect in the agent, and the effect of each. */

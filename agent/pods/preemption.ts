@@ -32,7 +32,10 @@ const STATUS = {
 /** How long the critical pod waits for the clean-up after a victim. */
 const CLEANUP_WAIT_MS = 10_000;
 
-/** Victims terminate with their own grace periods, and get the status of the kubelet's preemption. */
+/**
+ * Creates the preemption of pods. Victims terminate with their own grace periods, and get the status of the kubelet's
+ * preemption.
+ */
 export function createPreemption({ workers, killer, events, logger, onPreempted }: PreemptionOptions): Preemption {
   const terminate = async (victim: Pod, resource: string): Promise<void> => {
     // A pod that is terminating already leaves for an earlier reason.

@@ -142,7 +142,7 @@ export interface ContainerConfig {
   readonly cdiDevices: readonly string[];
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** Relative to the sandbox's log directory: `<container>/<attempt>.log`. */
+  /** The path of the log file, relative to the log directory of the sandbox: `<container>/<attempt>.log`. */
   readonly logPath: string;
   readonly stdin: boolean;
   readonly stdinOnce: boolean;
@@ -173,7 +173,7 @@ export interface ContainerStatus {
   readonly imageId: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** An absolute path. */
+  /** The absolute path of the log file. */
   readonly logPath: string;
   /** The resources that the runtime currently applies, if it reports them. */
   readonly resources?: Partial<LinuxResources>;
@@ -243,7 +243,7 @@ export interface RuntimeInfo {
 
 /** A condition of the runtime, as CRI's Status has it. */
 export interface RuntimeCondition {
-  /** `RuntimeReady` or `NetworkReady`. */
+  /** The type of the condition: `RuntimeReady` or `NetworkReady`. */
   readonly type: string;
   readonly ready: boolean;
   readonly reason: string;

@@ -305,7 +305,7 @@ function observeRequests(
   });
 }
 
-/** Who may enter. */
+/** What decides which clients may use the server. */
 interface Gate {
   readonly access: Access;
   readonly logger: Logger;

@@ -20,7 +20,7 @@ import { TEXT_TYPE } from '../../api/http/media-types.ts';
 /** Where the logs of the host are. Without `queries`, only files are served. */
 export interface SystemLogsOptions {
   readonly directory: string;
-  /** `enableSystemLogQuery`. */
+  /** The option `enableSystemLogQuery`. */
   readonly queries: boolean;
   /** The program that reads the journal. */
   readonly journalctl?: string;

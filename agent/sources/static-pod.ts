@@ -46,7 +46,7 @@ interface StaticPodOptions {
 
 interface ReadManifest {
   readonly pods: readonly Pod[];
-  /** Empty without `withObjects`. */
+  /** The objects that the manifests contain beside pods. It is empty without `withObjects`. */
   readonly objects: readonly StaticObject[];
   readonly warnings: readonly string[];
 }

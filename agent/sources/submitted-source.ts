@@ -23,7 +23,7 @@ export interface SubmittedPods extends PodSource {
 }
 
 interface SubmittedPodsOptions {
-  /** `<root-dir>/submitted-pods`. */
+  /** The directory in which submitted pods are kept: `<root-dir>/submitted-pods`. */
   readonly directory: string;
   readonly nodeName: string;
   readonly clock: Clock;

@@ -11,7 +11,7 @@ import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 /** A file of the set. */
 export interface PayloadFile {
   readonly content: Buffer;
-  /** Permission bits. */
+  /** The permission bits of the file. */
   readonly mode: number;
   /** The owner, if the volume requires one (service-account tokens). */
   readonly uid?: number;

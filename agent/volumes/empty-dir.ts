@@ -69,7 +69,10 @@ function podMemoryLimit(pod: Pod): number {
   return bytesOf(podResources(pod, limitsOf)['memory'] ?? '0');
 }
 
-/** Returns the page size of the medium (`HugePages-2Mi`), or the only size that the containers request. */
+/**
+ * Returns the page size of the medium (`HugePages-2Mi`), or the only size that the containers request. Throws an error if they
+ * do not request it, or several sizes.
+ */
 export function hugePageSize(pod: Pod, medium: string): string {
   const asked = new Set<string>();
   for (const container of initAndMainContainers(pod.spec)) {

@@ -261,7 +261,10 @@ function certificateFiles(
   return new Map(parts.filter(([path]) => path !== '').map(([path, text]) => [path, credentialFile(pod, text, mode)]));
 }
 
-/** Tokens and keys belong to the pod's user if all containers have the same. The group of the volume can read them too. */
+/**
+ * Returns the file of a token or key. It belongs to the pod's user if all containers have the same, and the group of the volume
+ * can read it too.
+ */
 function credentialFile(pod: Pod, text: string, mode: number): PayloadFile {
   const content = Buffer.from(text);
   const users = new Set(

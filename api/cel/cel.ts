@@ -179,7 +179,7 @@ function faultTexts(source: string, faults: readonly Fault[]): string {
   return `${shown.join('\n')}${more > 0 ? `\n${more} more errors were truncated` : ''}`;
 }
 
-/** Characters that are more than one byte long have a wide dot or mark below them. */
+/** Returns the dot or mark below a character, in the wide form below one that is more than one byte long. */
 const mark = (char: string, narrow: string, wide: string): string => (char > '\u007f' ? wide : narrow);
 
 function faultText(source: string, { at, message }: Fault): string {

@@ -6,7 +6,7 @@ import type { CelValue } from './values.ts';
 
 /** Charges the budget of an evaluation. */
 export interface Spending {
-  /** Throws `CostExceeded`. */
+  /** Adds the cost to that of the evaluation. Throws `CostExceeded` if the limit is exceeded. */
   spend(cost: number): void;
 }
 

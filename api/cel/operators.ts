@@ -53,21 +53,21 @@ function nonZero(value: bigint, what: string): bigint {
   return value;
 }
 
-const ZERO = 'division by zero';
-const MODULUS = 'modulus by zero';
+const DIVISION_BY_ZERO = 'division by zero';
+const MODULUS_BY_ZERO = 'modulus by zero';
 
 const arithmetic: FunctionRow[] = [
   fn('_+_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a + b)),
   fn('_-_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a - b)),
   fn('_*_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a * b)),
-  fn('_/_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a / nonZero(b, ZERO))),
-  fn('_%_', [int, int], int, (a: bigint, b: bigint) => a % nonZero(b, MODULUS)),
+  fn('_/_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a / nonZero(b, DIVISION_BY_ZERO))),
+  fn('_%_', [int, int], int, (a: bigint, b: bigint) => a % nonZero(b, MODULUS_BY_ZERO)),
   fn('-_', [int], int, (a: bigint) => checkedInt(-a)),
   fn('_+_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value + b.value)),
   fn('_-_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value - b.value)),
   fn('_*_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value * b.value)),
-  fn('_/_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value / nonZero(b.value, ZERO))),
-  fn('_%_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value % nonZero(b.value, MODULUS))),
+  fn('_/_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value / nonZero(b.value, DIVISION_BY_ZERO))),
+  fn('_%_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value % nonZero(b.value, MODULUS_BY_ZERO))),
   fn('_+_', [double, double], double, (a: Double, b: Double) => new Double(a.value + b.value)),
   fn('_-_', [double, double], double, (a: Double, b: Double) => new Double(a.value - b.value)),
   fn('_*_', [double, double], double, (a: Double, b: Double) => new Double(a.value * b.value)),
@@ -114,7 +114,10 @@ function conversionError(from: string, to: string): CelError {
   return new CelError(`type conversion error from '${from}' to '${to}'`);
 }
 
-/** A longer text represents no number that fits. The time to parse a number grows with the square of its digits. */
+/**
+ * The maximum number of digits of a number in a text. A longer text represents no number that fits, and the time to parse a
+ * number grows with the square of its digits.
+ */
 const MAX_DIGITS = 1000;
 /** The number of steps that parsing a time or a duration costs. */
 const PARSING_STEPS = 8;
@@ -156,7 +159,7 @@ function textOf(data: Uint8Array): string {
 
 const NANOS = 1_000_000_000n;
 
-/** Throws `CelError` for seconds that are out of range. */
+/** Returns the timestamp of seconds since 1970. Throws `CelError` if they are out of range. */
 export const timestampOf = (seconds: bigint): Timestamp => new Timestamp(seconds * NANOS);
 
 const conversions: FunctionRow[] = [
@@ -239,7 +242,7 @@ export function patternOf(source: string): RE2JS {
 }
 
 /** The units for compiling one instruction of a pattern. */
-const COMPILING = 10;
+const COMPILING_STEPS = 10;
 /** The patterns for which each evaluation has paid and which are still kept for it. */
 const paidPatterns = new WeakMap<Spending, PatternCache<true>>();
 
@@ -252,7 +255,7 @@ export function payForPattern(source: string, spending: Spending): void {
   paidPatterns.set(spending, paid);
   if (paid.get(source) === true) return;
   const size = sizeOfPattern(source);
-  spending.spend(Math.ceil(source.length / 10) + COMPILING * size);
+  spending.spend(Math.ceil(source.length / 10) + COMPILING_STEPS * size);
   paid.add(source, true, size);
 }
 
@@ -280,7 +283,6 @@ export function matchCost(text: string, pattern: string): number {
 }
 
 const texts: FunctionRow[] = [
-  // A search compares the text with each part of the same length.
   method('startsWith', [string, string], bool, (a: string, b: string, spending: Spending) => {
     spending.spend(comparingCost(b));
     return a.startsWith(b);
@@ -289,6 +291,7 @@ const texts: FunctionRow[] = [
     spending.spend(comparingCost(b));
     return a.endsWith(b);
   }),
+  // A search compares the text with each part of the same length.
   method('contains', [string, string], bool, (a: string, b: string, spending: Spending) => {
     spending.spend(textCost(a.length) * textCost(b.length));
     return a.includes(b);

@@ -71,7 +71,7 @@ export function parseDuration(text: string): Duration {
   return new Duration(negative ? -ns : ns);
 }
 
-/** Seconds with a fraction: `90.5s`. */
+/** Formats a duration as seconds with a fraction, such as `90.5s`. */
 export function formatDuration({ ns }: Duration): string {
   const magnitude = ns < 0n ? -ns : ns;
   const rest = magnitude % SECOND;

@@ -31,7 +31,7 @@ const MIN_TIME = -62_135_596_800_000_000_000n;
 const MAX_TIME = 253_402_300_799_999_999_999n;
 const MAX_DURATION = INT64_MAX;
 
-/** Nanoseconds since 1970. */
+/** A time, in nanoseconds since 1970. */
 export class Timestamp {
   /** Nanoseconds since 1970. */
   readonly ns: bigint;

@@ -8,7 +8,7 @@ import { tooManyValues } from './limits.ts';
 
 /** The wire types of the protobuf encoding. */
 export const VARINT = 0;
-/** Eight bytes, little-endian. */
+/** The wire type of eight bytes, little-endian. */
 export const FIXED64 = 1;
 /** A length and as many bytes. */
 export const BYTES = 2;

@@ -14,9 +14,9 @@ import { YamlSyntaxError, type ParsedYaml } from './yaml.ts';
 
 /** A parser whose results may be synchronous. Errors are those of the functions. */
 export interface YamlParser {
-  /** Parses as `parseYaml`. */
+  /** Parses the first document, as `parseYaml` does. */
   first(text: Uint8Array, options?: FirstOptions): ParsedYaml | Promise<ParsedYaml>;
-  /** Parses as `parseYamlDocuments`. */
+  /** Parses all documents, as `parseYamlDocuments` does. */
   all(text: Uint8Array): JsonValue[] | Promise<JsonValue[]>;
 }
 

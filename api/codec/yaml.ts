@@ -331,7 +331,9 @@ function* block(value: object, indent: number, first: string): Generator<string>
   }
 }
 
-/** Parsers search for the colon of a key without `?` only in its line and near its beginning. */
+/**
+ * Whether a key can be written without `?`. Parsers search for the colon of such a key only in its line and near its beginning.
+ */
 function isSimpleKey(key: string): boolean {
   return !key.includes('\n') && Buffer.byteLength(key) <= MAX_SIMPLE_KEY_BYTES;
 }

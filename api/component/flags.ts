@@ -17,13 +17,13 @@ export interface FlagTypes {
   boolean: boolean;
   integer: number;
   number: number;
-  /** Milliseconds. */
+  /** A duration in milliseconds. */
   duration: number;
-  /** Comma-separated, repeated, or both. */
+  /** A list that is comma-separated, repeated, or both. */
   list: readonly string[];
-  /** Repeated. Commas belong to the value. */
+  /** A list that is repeated. Commas belong to the value. */
   array: readonly string[];
-  /** `a=1,b=2`, or repeated. */
+  /** A map as `a=1,b=2`, or repeated. */
   map: Readonly<Record<string, string>>;
 }
 
@@ -36,16 +36,16 @@ export interface Flag<T extends FlagType = FlagType> {
   readonly name: string;
   readonly type: T;
   readonly default: FlagTypes[T];
-  /** One or two sentences for `--help` and the docs. */
+  /** The help text for `--help` and the docs, of one or two sentences. */
   readonly help: string;
   /** The heading in `--help`. */
   readonly group: string;
   readonly short?: string;
   /** The name of the value in `--help`. The default depends on the type. */
   readonly placeholder?: string;
-  /** What to use instead. It is printed once as a warning if the flag is set. */
+  /** The advice to users of a deprecated flag: what to use instead. It is printed once as a warning if the flag is set. */
   readonly deprecated?: string;
-  /** Why the flag is accepted but has no effect here. It is printed once as a warning if the flag is set. */
+  /** The reason why the flag is accepted but has no effect here. It is printed once as a warning if the flag is set. */
   readonly noEffect?: string;
   /** The value if the flag is given without one. The flag then takes a value only after `=`. */
   readonly bare?: string;

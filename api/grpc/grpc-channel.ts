@@ -14,7 +14,7 @@ import { systemClock } from '../machinery/clock.ts';
 import { GrpcError, statusOf } from './grpc-error.ts';
 
 interface ChannelOptions {
-  /** `unix:/run/a.sock` or `host:port`. */
+  /** The address of the server: `unix:/run/a.sock` or `host:port`. */
   readonly target: string;
   /** The maximum size of a message in either direction. The default is 4 MiB, as in gRPC for Go. */
   readonly largestMessageBytes?: number;

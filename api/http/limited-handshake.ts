@@ -36,7 +36,10 @@ export function limitHandshake(
 /** The bytes of limited handshakes that wait to be passed on. */
 const waiting: (() => void)[] = [];
 
-/** Others get the event loop between the bytes of any two limited handshakes, which may each hold it. */
+/**
+ * Calls `pass` in a later turn of the event loop, one function in each turn. Each byte of a limited handshake may hold the
+ * event loop, which others get between any two.
+ */
 function inTurn(pass: () => void): void {
   waiting.push(pass);
   if (waiting.length === 1) setImmediate(passNext);

@@ -17,7 +17,7 @@ export interface RequestPath {
   readonly segments: readonly string[];
 }
 
-/** The client sent an invalid path. The message has no article, because callers put it into a 400. */
+/** The error of an invalid path. Callers use its message as that of a 400. */
 export class RequestPathError extends Error {
   override readonly name = 'RequestPathError';
 }
@@ -26,7 +26,7 @@ const SLASH = 0x2f;
 const PERCENT = 0x25;
 const BACKSLASH = 0x5c;
 
-/** Parses and normalizes the path of a request. Throws `RequestPathError` for an invalid escape and for NUL characters. */
+/** Parses the path of a request, without its query. Throws `RequestPathError` for an invalid escape and for NUL characters. */
 export function parseRequestPath(raw: string): RequestPath {
   const decoded = decode(raw);
   return { raw, decoded, segments: split(decoded) };

@@ -13,7 +13,7 @@ import { type PrettyRequest, responseJson, wantsPretty } from './pretty.ts';
 export interface Statusz {
   readonly startedAtMs: number;
   readonly nowMs: number;
-  /** `1.36.2`. */
+  /** The version of Kubernetes, such as `1.36.2`. */
   readonly version: string;
   /** The paths for debugging, sorted. */
   readonly paths: readonly string[];

@@ -30,7 +30,7 @@ export function applyPodDefaults(pod: Pod): void {
   if (spec.hostNetwork === true) defaultHostPorts(spec);
 }
 
-/** Defaults of templates, which keep no annotations of old init containers. */
+/** Sets the defaults of a pod template, and removes the annotations of old init containers. */
 export function applyPodTemplateDefaults(template: PodTemplate | undefined): void {
   if (template === undefined) return;
   dropInitContainerAnnotations(template.metadata);

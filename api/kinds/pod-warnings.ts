@@ -95,7 +95,10 @@ interface Term {
   readonly matchExpressions?: readonly { key?: string | undefined; values?: string[] | undefined }[] | undefined;
 }
 
-/** Values are checked in preferred terms only. Those of required terms are validated. */
+/**
+ * Returns the warnings of a node selector term. It checks the values of preferred terms only, because those of required terms
+ * are validated.
+ */
 function termWarnings(term: Term | undefined, at: string, { checksValues = false } = {}): string[] {
   return (term?.matchExpressions ?? []).flatMap(({ key = '', values = [] }, index) => {
     const own = `${at}.matchExpressions[${index}]`;

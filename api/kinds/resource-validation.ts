@@ -85,7 +85,9 @@ function nonNegativeQuantity(field: string, text: string): FieldError[] {
   return parseQuantity(text).nano < 0n ? [invalid(field, text, 'must be greater than or equal to 0')] : [];
 }
 
-/** Amounts must not be negative, and countable resources must be whole numbers. */
+/**
+ * Validates the amount of a resource, which must not be negative. The amount of a countable resource must be a whole number.
+ */
 export function resourceValueErrors(field: string, name: string, text: string): FieldError[] {
   const errors = nonNegativeQuantity(field, text);
   if (isIntegerResource(name) && !isWhole(parseQuantity(text))) errors.push(invalid(field, text, 'must be an integer'));
@@ -182,7 +184,7 @@ function requestErrors(field: string, name: string, value: string, limits: Quant
 }
 
 const quantity = (text: string): Quantity => parseQuantity(text);
-/** Errors that compare a request with its limit have the path of the list, without the resource. */
+/** Returns the path of the list without the resource, which is that of errors that compare a request with its limit. */
 const base = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
 
 function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): FieldError[] {

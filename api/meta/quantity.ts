@@ -64,7 +64,7 @@ const parsed = new Map<string, Quantity>();
 const MAX_PARSED = 1000;
 const LONGEST_KEPT = 12;
 
-/** Throws `QuantityError`. */
+/** Parses a quantity such as `100m` or `1.5Gi`. Throws `QuantityError`. */
 export function parseQuantity(text: string): Quantity {
   const known = parsed.get(text);
   if (known !== undefined) return known;

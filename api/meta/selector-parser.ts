@@ -31,7 +31,7 @@ const LONG_SYMBOLS: ReadonlySet<string> = new Set(['==', '!=']);
 
 class SyntaxFault extends Error {}
 
-/** Throws a 400. */
+/** Parses a label selector such as `a=b,c in (d,e)`. Throws a 400. */
 export function parseSelector(text: string): Selector {
   if (text === '') return everything;
   try {

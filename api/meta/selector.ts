@@ -19,13 +19,13 @@ export type Labels = Readonly<Record<string, string>>;
 export interface LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
-  /** Sorted, without duplicates. */
+  /** The values, sorted and without duplicates. */
   readonly values: readonly string[];
 }
 
 /** All requirements must match. */
 export interface Selector {
-  /** Sorted by key. */
+  /** The requirements, sorted by key. */
   readonly requirements: readonly LabelRequirement[];
   /** Whether the selector matches everything. */
   readonly isEmpty: boolean;

@@ -22,7 +22,7 @@ export interface BackupPlace {
   removeOldDrafts(isDraft: (name: string) => boolean, olderThanMs: number): Promise<void>;
 }
 
-/** Backups in a directory, which only its owner can read. */
+/** Keeps backups in a directory, which only its owner can read. */
 export function directoryPlace(directory: string, clock: Clock): BackupPlace {
   return {
     target: (name) => join(directory, name),

@@ -301,7 +301,7 @@ function checkUsage(servers: readonly string[], values: JoinValues, io: CommandI
 
 interface VerifiedCluster {
   readonly url: string;
-  /** PEM. */
+  /** The CA of the cluster, as PEM. */
   readonly ca: string;
   readonly servers: readonly string[];
 }

@@ -20,7 +20,7 @@ const MAX_OBJECTS = 1000;
 /** The directories of this host. */
 interface HostDirectories {
   readonly data: string;
-  /** The agent's. */
+  /** The root directory of the agent. */
   readonly root: string;
 }
 

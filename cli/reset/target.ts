@@ -12,7 +12,7 @@ import { refuseForeign } from '../owner-rights.ts';
 /** What the steps read. It is computed once, before anything is removed. */
 export interface ResetTarget {
   readonly dataDirectory: string;
-  /** The agent's. */
+  /** The root directory of the agent. */
   readonly rootDirectory: string;
   readonly record: HostRecord;
   /** False if no agent seems to have used the directory: only what certainly is its own is removed then. */

@@ -10,7 +10,7 @@ import { elementOf, elementsOf, S3Error, S3Exchange, type S3Times } from './exch
 import type { S3Settings } from './settings.ts';
 
 const PART_BYTES = 8 << 20;
-/** S3's own bound. */
+/** The maximum number of parts of an upload in S3. */
 const MAX_PARTS = 10_000;
 /** The maximum number of pages, with a thousand names each. */
 const MAX_PAGES = 100;

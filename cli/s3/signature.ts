@@ -25,7 +25,7 @@ interface SignableRequest {
 interface SigningContext {
   readonly credentials: S3Credentials;
   readonly region: string;
-  /** Wall-clock milliseconds. */
+  /** The wall-clock time in milliseconds. */
   readonly now: number;
 }
 

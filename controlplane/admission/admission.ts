@@ -55,7 +55,7 @@ export interface AdmissionPlugin {
   /** The name of the plugin in `--enable-admission-plugins`. */
   readonly name: string;
   handles(operation: Operation): boolean;
-  /** The mutating step. */
+  /** Runs the mutating step of the plugin. */
   admit?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;
   /** The validating step, which sees the final object. */
   validate?(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> | void;

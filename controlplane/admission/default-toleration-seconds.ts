@@ -6,9 +6,9 @@ import { NOT_READY_TAINT, UNREACHABLE_TAINT } from '../../api/meta/well-known-la
 
 /** How long, in seconds, a pod stays on its node after each taint appeared. */
 export interface DefaultTolerationSecondsOptions {
-  /** `--default-not-ready-toleration-seconds`. */
+  /** The value of `--default-not-ready-toleration-seconds`. */
   readonly notReadySeconds: number;
-  /** `--default-unreachable-toleration-seconds`. */
+  /** The value of `--default-unreachable-toleration-seconds`. */
   readonly unreachableSeconds: number;
 }
 

@@ -66,13 +66,13 @@ interface PluginsOptions {
   readonly webhooks: Omit<WebhooksOptions, 'listers' | 'clock' | 'reinvoke' | 'credentials'>;
   /** The resources of the server, as the CEL policies look them up. */
   readonly policies: Pick<MutatingPolicyOptions, 'structOf'> & { readonly resources: () => readonly ResourceInfo[] };
-  /** `--admission-control-config-file`. */
+  /** The value of `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
   /** What NodeRestriction records of nodes; `undefined` in clusters without the services of nodes. */
   readonly claims?: NodeClaimsOptions | undefined;
   readonly podSecurityMetrics?: PodSecurityMetrics;
-  /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
+  /** The values of `--enable-admission-plugins` and `--disable-admission-plugins`. */
   readonly enable: readonly string[];
   readonly disable: readonly string[];
 }

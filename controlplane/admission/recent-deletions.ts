@@ -9,7 +9,7 @@ const JUST_DELETED_MS = 30_000;
 /** The names of deleted namespaces. Each use drops expired ones, so that it holds at most the deletions of half a minute. */
 export class RecentDeletions {
   readonly #clock: Clock;
-  /** The oldest first. */
+  /** The times until which deletions are remembered, the oldest first. */
   readonly #untilMs = new Map<string, number>();
 
   constructor(clock: Clock) {

@@ -361,7 +361,7 @@ function chargesOf(
   return attributes.dryRun ? [] : charges;
 }
 
-/** Resources that every pod must specify under a quota. */
+/** Whether every pod must specify the resource under a quota. */
 function isAsked(group: string, resource: string, name: string): boolean {
   return isResource({ group, resource }, pods) && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
 }

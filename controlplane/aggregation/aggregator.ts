@@ -165,7 +165,7 @@ export class Aggregator {
     this.#listeners.push(listener);
   }
 
-  /** Throws `BackendError`. */
+  /** Returns the server to which requests of the API service go. Throws `BackendError`. */
   target({ spec = {} }: ApiService): AggregatedTarget {
     const { service = {}, caBundle = '', insecureSkipTLSVerify = false } = spec;
     const backend = backendOf(service, this.#options, this.#options.random);

@@ -21,7 +21,7 @@ export interface BackendListers {
 export interface Backend {
   readonly host: string;
   readonly port: number;
-  /** `service/<namespace>/<name>`. */
+  /** The service as `service/<namespace>/<name>`. */
   readonly service: string;
   /** The name that the server's certificate must have. */
   readonly serverName: string;

@@ -67,7 +67,10 @@ function wordOf(listed: Listed, field: string, otherwise = ''): string {
   return value;
 }
 
-/** Servers in Go send an empty list as `null`. */
+/**
+ * Reads a list of texts. Servers in Go send an empty list as `null`. Throws an error that names the field if it is no list or
+ * has too many texts.
+ */
 function wordsOf(listed: Listed, field: string): readonly string[] {
   const value = listed[field] ?? [];
   const isList = (one: unknown): one is readonly string[] =>

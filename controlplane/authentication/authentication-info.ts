@@ -133,7 +133,7 @@ async function publish({ info, client, clock, isShared }: AuthenticationInfoOpti
   if (!jsonEqual(known.data, wanted)) await client.update(configMaps, { ...known, data: wanted });
 }
 
-/** Servers that start together create and update the ConfigMap at the same time. */
+/** Repeats the work after a conflict, because servers that start together create and update the ConfigMap at the same time. */
 async function retryingRaces(work: () => Promise<void>): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {

@@ -39,7 +39,7 @@ export interface Authenticated {
   readonly audiences?: readonly string[];
   /** Texts for `Warning: 299` headers of the response. */
   readonly warnings?: readonly string[];
-  /** Audit annotations. */
+  /** The annotations for the audit event. */
   readonly annotations?: Readonly<Record<string, string>>;
 }
 

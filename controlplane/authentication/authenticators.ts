@@ -230,7 +230,7 @@ function orAnonymous(known: Authenticator, paths: readonly string[] | undefined)
   };
 }
 
-/** Methods without audiences authenticate for the API server's own audiences only. */
+/** Lets methods without audiences authenticate for the API server's own audiences only. */
 function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly string[]): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences, connection) {

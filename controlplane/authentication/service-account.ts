@@ -43,7 +43,7 @@ interface ServiceAccountTokenOptions {
   readonly keys: readonly VerificationKey[];
   /** The audiences of the API server. */
   readonly apiAudiences: readonly string[];
-  /** `--service-account-lookup`. */
+  /** The value of `--service-account-lookup`. */
   readonly lookup: boolean;
   readonly lookups: ServiceAccountLookups;
   readonly clock: Clock;
@@ -76,7 +76,10 @@ class TokenError extends Error {
   override readonly name = 'TokenError';
 }
 
-/** Tokens of other issuers are left to other authenticators; an invalid one of this cluster throws. */
+/**
+ * Authenticates tokens of service accounts. It leaves tokens of other issuers to other authenticators, and throws for an
+ * invalid one of this cluster.
+ */
 export function serviceAccountTokenAuthenticator(options: ServiceAccountTokenOptions): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences): Promise<Authenticated | undefined> {

@@ -29,7 +29,7 @@ export function messagesOf(error: unknown): readonly string[] {
 
 const NO_MESSAGES: readonly string[] = [];
 
-/** Synchronous as long as the authenticators are. */
+/** Returns the first result of the authenticators. It is synchronous as long as they are. */
 function firstKnown<T>(
   list: readonly T[],
   ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,

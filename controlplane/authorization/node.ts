@@ -169,7 +169,10 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     return RULES.some((one) => ruleAllows(one, query)) ? ALLOW : noOpinion('');
   }
 
-  /** Returns `undefined` if the decision does not depend on the object. */
+  /**
+   * Decides requests for objects that only some nodes may access. Returns `undefined` if the decision does not depend on the
+   * object.
+   */
   #subdivided(node: string, attributes: AuthorizationAttributes): Decision | undefined {
     switch (groupResourceName(attributes)) {
       case 'secrets':

@@ -90,7 +90,7 @@ export function forbiddenMessage(attributes: AuthorizationAttributes): string {
   return plainMessage(attributes).replace(/[&<>]/g, (char) => ESCAPES.get(char) ?? char);
 }
 
-/** Callers choose names and paths, so the text is escaped for clients that show it as HTML. */
+/** The escapes of the message. Clients choose the names and paths in it, and some show it as HTML. */
 const ESCAPES: ReadonlyMap<string, string> = new Map(Object.entries({ '&': '&amp;', '<': '&lt;', '>': '&gt;' }));
 
 function plainMessage(attributes: AuthorizationAttributes): string {

@@ -20,7 +20,7 @@ import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 interface DefaultObjectsOptions {
   /** The built-in group versions that are served. */
   readonly groupVersions: readonly GroupVersion[];
-  /** `--service-cluster-ip-range`. */
+  /** The value of `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
   readonly nowMs: number;
 }

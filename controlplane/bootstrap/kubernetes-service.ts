@@ -20,7 +20,7 @@ interface KubernetesServiceOptions {
   /** The address of this server for pods. It is `undefined` while the host has none that others reach. */
   readonly address: () => string | undefined;
   readonly port: number;
-  /** `--service-cluster-ip-range`. */
+  /** The value of `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
   /** Whether this server writes the endpoints (`--endpoint-reconciler-type`). The service exists in any case. */
   readonly publishes: boolean;

@@ -75,7 +75,7 @@ const READER = 'orchlet:cluster-info';
 /** The content of the ConfigMap `cluster-info` in kube-public, which anonymous clients may read. */
 interface ClusterInfo {
   readonly server: string;
-  /** PEM. */
+  /** The CAs that sign the API's certificates, as PEM. */
   readonly ca: string;
   /** The CA bundle that a CA rotation signed. Running agents accept no other. */
   readonly signedBundle: string | undefined;
@@ -119,7 +119,7 @@ export async function ensureClusterInfo(client: Client, { server, ca, signedBund
   const existing = await findObject(client, configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO);
   const found = existing?.data ?? {};
   const isCurrent = found['kubeconfig'] === kubeconfig && found[CA_BUNDLE_KEY] === signedBundle;
-  // Another server may write its address at the same time, which is as good.
+  // Another server may write the ConfigMap at the same time. Its address is as good as the one of this server.
   const isRace = (error: unknown): boolean => isNotFound(error) || isConflict(error);
   const updated =
     existing === undefined || isCurrent

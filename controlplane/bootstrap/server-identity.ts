@@ -1,6 +1,6 @@
 /**
- * Keeps a Lease in kube-system for each running API server, like kube-apiserver: by it, others see which servers a cluster has.
- * Leases of servers that have not run for a long time are removed by any other one.
+ * Keeps a Lease in kube-system for each running API server, like kube-apiserver. The Leases show which servers a cluster has.
+ * Each server removes the Leases of servers that have not run for a long time.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';
@@ -16,11 +16,11 @@ import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const LABEL = 'apiserver.kubernetes.io/identity';
 const VALUE = 'kube-apiserver';
-/** The times are kube-apiserver's. */
+/** The interval of renewals. This and the times below are those of kube-apiserver. */
 const RENEW_MS = 10_000;
 const DURATION_SECONDS = 3600;
 const CLEAN_UP_MS = 3_600_000;
-/** Base32 in lower case (RFC 4648). */
+/** The digits of base32 in lower case (RFC 4648). */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const NAME_BYTES = 16;
 

@@ -48,7 +48,7 @@ interface RepairOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly state: AddressState;
-  /** `--service-cluster-ip-range`. */
+  /** The value of `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
 }
 

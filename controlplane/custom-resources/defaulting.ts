@@ -14,7 +14,9 @@ import { itemsOf, type JsonSchema } from './json-schema.ts';
 /** The maximum size of all added defaults, which is also the maximum size of an object. */
 const MAX_ADDED_BYTES = 3 * 1024 * 1024;
 
-/** Modifies `object`. Throws a 413 if the defaults alone would make it too large. */
+/**
+ * Sets the defaults of an object from a request, which it modifies. Throws a 413 if the defaults alone would make it too large.
+ */
 export function applyDefaults(object: JsonObject, schema: JsonSchema): void {
   defaultMembers(object, schema, new Additions('refuse'));
 }

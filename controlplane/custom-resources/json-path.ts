@@ -91,7 +91,7 @@ export function findAll(value: JsonValue | undefined, path: JsonPath): JsonValue
   return find(value, path, { visits: MAX_VISITS });
 }
 
-/** Paths in filters share the budget of the whole path. */
+/** Returns the values at a path. Paths in filters share the budget of the whole path. */
 function find(value: JsonValue | undefined, path: JsonPath, budget: Budget): JsonValue[] {
   let found: JsonValue[] = value === undefined ? [] : [value];
   for (const step of path) found = found.flatMap((one) => take(one, step, budget));

@@ -129,7 +129,7 @@ function listTypeErrors(schema: JsonSchema, path: string): FieldError[] {
   return errors;
 }
 
-/** Items of a set are compared as wholes. */
+/** Validates the items of a set, which are compared as wholes. */
 function setErrors(items: JsonSchema, path: string): FieldError[] {
   const text = 'must be atomic as item of a list with x-kubernetes-list-type=set';
   const inner = items['x-kubernetes-list-type'];

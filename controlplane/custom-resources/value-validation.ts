@@ -52,7 +52,7 @@ function typeName(value: JsonValue): string {
 }
 
 /** The cost of validating one value by one schema. Each alternative of `anyOf` and similar keywords counts as a schema. */
-const STEPS_OF_A_VALUE = 20;
+const STEPS_PER_VALUE = 20;
 
 /** Where a value stands. The schema of a resource does not describe its `apiVersion`, `kind` and `metadata`. */
 interface Place {
@@ -72,7 +72,7 @@ const placeOf = (path: string, schema: JsonSchema): Place => ({
  */
 function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldError[]): number {
   const { path } = at;
-  spendSteps(STEPS_OF_A_VALUE);
+  spendSteps(STEPS_PER_VALUE);
   const fault = typeFault(value, schema);
   if (fault !== undefined)
     addError(

@@ -92,9 +92,9 @@ export async function readEtcdClient(paths: EtcdPaths): Promise<GrpcTls | undefi
 export interface MemberRecord {
   /** Unique among all members that the cluster ever had: etcd refuses a name of a removed member that comes back. */
   readonly name: string;
-  /** `https://10.0.0.1:2380`. */
+  /** The URL for other members, such as `https://10.0.0.1:2380`. */
   readonly peerUrl: string;
-  /** `https://10.0.0.1:2379`. */
+  /** The URL for clients, such as `https://10.0.0.1:2379`. */
   readonly clientUrl: string;
   /** `a=https://10.0.0.1:2380,b=…`: the members at the time at which this one was added. */
   readonly initialCluster: string;

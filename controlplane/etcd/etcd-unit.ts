@@ -22,7 +22,7 @@ const WATCH_LOG_MS = 2000;
 
 /** Where the unit is written, and the command that reads it. */
 export interface UnitManager {
-  /** `/etc/systemd/system`. */
+  /** The folder of systemd units: `/etc/systemd/system`. */
   readonly folder: string;
   /** Runs `systemctl`. Rejects if it fails. */
   systemctl(...args: readonly string[]): Promise<unknown>;

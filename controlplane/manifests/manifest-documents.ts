@@ -132,7 +132,7 @@ function asRecord(value: unknown, message: string): Readonly<Record<string, unkn
   return value as Readonly<Record<string, unknown>>;
 }
 
-/** Parsers count lines from the beginning of the document. */
+/** Returns the fault of a document with its line in the file. Parsers count lines from the beginning of the document. */
 function faultOf(error: unknown, line: number): ManifestFault {
   const message = errorMessage(error);
   const within = /\bline (\d+):\s*/.exec(message);

@@ -48,7 +48,7 @@ interface Found {
   device: bigint;
 }
 
-/** Folders and files that cannot be read are among the faults. */
+/** Reads the manifests of a folder. Folders and files that cannot be read are among the faults. */
 export async function scanFolder(path: string): Promise<FolderScan> {
   const found: Found = { sources: [], folders: [], faults: new Map(), device: 0n };
   const isComplete = await scan(path, 0, found);

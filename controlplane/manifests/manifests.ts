@@ -155,7 +155,10 @@ class Manifests {
     return this.#resyncAtMs - nowMs;
   }
 
-  /** Items whose content is the same keep their state. Returns the faults of the files. */
+  /**
+   * Replaces the items by those of the files, and returns the faults of the files. Items whose content is the same keep their
+   * state.
+   */
   #takeDocuments(): Fault[] {
     const next = new Map<string, Item>();
     const found = [...this.#sources.unreadable].map(([path, message]): Fault => ({ path, line: 0, message }));

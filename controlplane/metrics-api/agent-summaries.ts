@@ -9,7 +9,7 @@ import { isCount } from '../../api/meta/integers.ts';
 
 /** Usage at one moment. CPU is in billionths of a core, averaged by the agent. */
 export interface MeasuredUsage {
-  /** RFC 3339. */
+  /** The time of the measurement, in RFC 3339. */
   readonly time: string;
   readonly nanoCores: number;
   readonly workingSetBytes: number;

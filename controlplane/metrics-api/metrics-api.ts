@@ -130,7 +130,7 @@ function describe(kind: string, { metadata }: KubeObject, time: string, rest: ob
   };
 }
 
-/** Nanocores and KiB, as metrics-server writes them. */
+/** Formats the usage in nanocores and KiB, as metrics-server does. */
 function usageOf({ nanoCores, workingSetBytes }: MeasuredUsage): { readonly cpu: string; readonly memory: string } {
   return { cpu: nanoCores === 0 ? '0' : `${nanoCores}n`, memory: `${Math.floor(workingSetBytes / 1024)}Ki` };
 }

@@ -38,7 +38,7 @@ const JUMP_MS = 60_000;
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
 interface PkiOptions {
-  /** `<data-dir>/pki`. */
+  /** The directory of keys and certificates: `<data-dir>/pki`. */
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -41,7 +41,7 @@ const UNOWNED = setOfPaths([
   ].map((name) => ['f:metadata', `f:${name}`]),
 ]);
 
-/** Who writes now. */
+/** The field manager that writes now. */
 export interface Writer {
   readonly manager: string;
   readonly apiVersion: string;

@@ -352,7 +352,7 @@ function refuseDuplicates({ patch, write }: ApplyRequest): void {
   if (write.validation === 'Warn') for (const text of duplicateWarnings(patch.duplicates)) write.warn(text);
 }
 
-/** Names the applied object in errors, for example `default/x; apps/v1, Kind=Deployment`. */
+/** Returns the name of the applied object in errors, for example `default/x; apps/v1, Kind=Deployment`. */
 function subjectText(expected: ExpectedKind, metadata: unknown): string {
   const { namespace = '', name = '' } = (metadata ?? {}) as { readonly namespace?: string; readonly name?: string };
   return `${namespace}/${name}; ${kindText(expected)}`;

@@ -51,7 +51,8 @@ export const builtInReader: SchemaReader = {
 };
 
 /**
- * Strategies see absent fields in one form only. Fields that are serialized as null are restored before the object is stored.
+ * Removes nulls, so that strategies see absent fields in one form only. Fields that are serialized as null are restored before
+ * the object is stored.
  */
 function dropNulls(struct: StructType, object: JsonObject): void {
   for (const name in object) {

@@ -55,7 +55,7 @@ export interface Registry {
   storeOf(info: ResourceInfo): StoredResource | undefined;
   /** Returns the conversion of this version. `undefined` if it is the stored version or the resource has no store. */
   conversionOf(info: ResourceInfo): Conversion | undefined;
-  /** Evaluates `--runtime-config`. */
+  /** Whether `--runtime-config` lets the API serve the resource. */
   serves(info: ResourceInfo): boolean;
   strategyOf(info: ResourceInfo): Strategy | undefined;
   /** Returns the Table columns of a path. The cells are computed from the stored form, whatever the version. */

@@ -121,8 +121,8 @@ function wanted(options: ListOptions): Wanted {
 }
 
 /**
- * Synchronous if the cache is new enough and one time slice is enough. Fails with a 400 for invalid options, a 410 for a
- * revision that is compacted, and a 504 for one that does not exist yet.
+ * Lists entries. It is synchronous if the cache is new enough and one time slice is enough. Fails with a 400 for invalid
+ * options, a 410 for a revision that is compacted, and a 504 for one that does not exist yet.
  */
 export function listEntries(
   store: StoredResource,

@@ -39,9 +39,9 @@ export interface Reservation {
 
 /** A write whose transaction may contain operations on other objects. */
 interface TransactionChange<Object extends KubeObject = KubeObject> {
-  /** `undefined` on deletion. */
+  /** The object after the write; `undefined` on deletion. */
   readonly object: Object | undefined;
-  /** `undefined` on creation. */
+  /** The object before the write; `undefined` on creation. */
   readonly old: Object | undefined;
   readonly nowMs: number;
 }

@@ -47,7 +47,7 @@ export interface PodMove {
 export interface PreparedFilter {
   /** The names of the only nodes that can pass, which may be unknown. Absent if all nodes must be checked. */
   readonly onlyNodes?: ReadonlySet<string>;
-  /** Throws `FilterError`. */
+  /** Returns why the node does not fit, or `undefined`. Throws `FilterError`. */
   check(node: NodeInfo): Rejection | undefined;
   /** Updates what was prepared over all nodes. Absent if `check` reads everything from the node. */
   moved?(move: PodMove): void;

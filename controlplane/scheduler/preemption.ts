@@ -122,7 +122,7 @@ async function victimsOn(
   }
 }
 
-/** Pods that have not started count as the latest. */
+/** The start of pods that have not started, which is later than any other. */
 const NOT_STARTED = '9999';
 const startOf = ({ pod }: PodInfo): string => pod.status?.startTime ?? NOT_STARTED;
 

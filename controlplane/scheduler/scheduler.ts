@@ -65,7 +65,7 @@ const CLAIM_DELETED = 'deletion of ResourceClaim completed';
 /** How long the start waits for devices and claims. */
 const DEVICES_WAIT_MS = 5_000;
 
-/** Runs until `stop`. */
+/** Starts the scheduler, which runs until `stop`. */
 export function startScheduler(options: SchedulerOptions): Scheduler {
   const scheduler = new RunningScheduler(options);
   scheduler.start();

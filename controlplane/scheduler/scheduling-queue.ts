@@ -24,6 +24,7 @@ export type Change =
   | 'devices'
   | 'device-classes';
 
+/** The changes after which a pod may fit that the filter of this name rejected. */
 const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
   Object.entries({
     NodeUnschedulable: ['node-added', 'node-taints'],
@@ -59,7 +60,9 @@ const LONGEST_WAIT_MS = 5 * 60_000;
  * cluster for each of its waiting pods after every change.
  */
 const EARLY_ATTEMPTS = 3;
-/** Pods that are due at about the same time wake together. */
+/**
+ * The interval to whose multiples wake times are rounded up, so that pods that are due at about the same time wake together.
+ */
 const WAKE_STEP_MS = 100;
 
 /** The numbers of pods that wait, by place and by the filters that rejected them. */

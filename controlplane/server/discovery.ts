@@ -229,7 +229,7 @@ function isRoute(path: string): boolean {
   return root === 'api' || parts.length > 1;
 }
 
-/** Throws a 406. */
+/** Chooses the format of a discovery document by the `Accept` header. Throws a 406. */
 function negotiate(accept: string | undefined, aggregates: boolean, checksRoute: boolean): Wanted {
   if (checksRoute) checkProduced(accept, PRODUCED);
   const found = acceptClauses(accept).map((clause) => satisfy(clause, aggregates));

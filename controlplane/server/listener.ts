@@ -25,7 +25,7 @@ import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
 /** A certificate with its chain, and its key. */
 export interface ServingCertificate {
-  /** PEM. */
+  /** The serving certificate, as PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
 }

@@ -143,7 +143,7 @@ interface WriteRequest extends WriteOptions {
 
 type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
 
-/** Throws a 422. */
+/** Reads the options of a write from the query. Throws a 422 if they are invalid. */
 export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind, apply = false): WriteRequest {
   const fieldManager = query.get('fieldManager') ?? '';
   const validation = query.get('fieldValidation') ?? '';

@@ -65,7 +65,7 @@ export function sendMetrics(request: ApiRequest, text: string): void {
   request.exchange.send(200, headers, text);
 }
 
-/** Browsers must not guess another type (`nosniff`). */
+/** Sends a text. The header `nosniff` keeps browsers from guessing another type. */
 export function sendText(request: ApiRequest, status: number, text: string): void {
   const headers = request.responseHeaders(TEXT_TYPE);
   headers['x-content-type-options'] = 'nosniff';

@@ -208,7 +208,10 @@ function fieldValidation(request: ApiRequest): string {
   return value === '' || FIELD_VALIDATION.has(value) ? value : 'invalid';
 }
 
-/** Paths without a row in the catalog share one series, so that clients cannot create series. */
+/**
+ * Returns the labels of a long-running request. Paths without a row in the catalog share one series, so that clients cannot
+ * create series.
+ */
 function longRunningLabels(request: ApiRequest): readonly string[] {
   const { info, rest } = request;
   const where = rest === undefined ? ['', '', '', ''] : [info.group, info.version, info.resource, info.subresource];

@@ -155,8 +155,8 @@ interface ItemHead {
 const heads = new WeakMap<ResourceInfo, { readonly head: ItemHead | undefined }>();
 
 /**
- * Items of built-in lists have no kind and version, so the beginning of their bytes is cut off. Items of custom resources keep
- * both.
+ * Returns the beginning of each item's bytes that is cut off: items of built-in lists have no kind and version. Items of custom
+ * resources keep both.
  */
 function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefined {
   let known = heads.get(info);

@@ -11,7 +11,7 @@ const MOST = 100_000;
 /** A selector that costs no more is not counted. */
 const FREE = 8;
 /** Values are kept in sets: they take memory, and no time. */
-const VALUES_OF_A_REQUIREMENT = 8;
+const VALUES_PER_REQUIREMENT = 8;
 const RETRY_AFTER_S = 30;
 
 /** Counts the selectors of all watches of the server by user. */
@@ -50,6 +50,6 @@ function costOf({ labelSelector, fieldSelector }: Pick<WatchOptions, 'labelSelec
   const labels = labelSelector.requirements;
   const count = labels.length + fieldSelector.requirements.length;
   const values = labels.reduce((sum, { values: own }) => sum + own.length, 0);
-  const cost = count + Math.floor(values / VALUES_OF_A_REQUIREMENT);
+  const cost = count + Math.floor(values / VALUES_PER_REQUIREMENT);
   return cost > FREE ? cost : 0;
 }

@@ -78,7 +78,7 @@ export class CopyWriter {
   }
 }
 
-/** Deletions have no value, so their keys count as well. */
+/** Returns the size of a record in bytes. It includes the key, because deletions have no value. */
 function sizeOf(frame: Written): number {
   if (frame.type !== 'records') return 0;
   const { keys, values } = frame.records;

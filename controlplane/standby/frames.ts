@@ -133,7 +133,10 @@ function frameOf(header: Record<string, unknown>, body: Buffer): Frame | undefin
 
 const isCounts = (value: unknown): value is number[] => Array.isArray(value) && value.every(isCount);
 
-/** Revisions increase, all columns have the same length, and the values fill the body. */
+/**
+ * Returns the columns of a frame, or `undefined` if they are invalid. Revisions must increase, all columns must have the same
+ * length, and the values must fill the body.
+ */
 function columnsOf(header: Record<string, unknown>, body: Buffer): RecordColumns | undefined {
   const { revisions, keys, createRevisions, expiries, lengths } = header;
   if (!isCounts(revisions) || !isCounts(createRevisions) || !isCounts(expiries)) return undefined;

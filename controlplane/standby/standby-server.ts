@@ -1,6 +1,6 @@
 /**
  * Serves the port of a standby, without an API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
- * Other control planes of the cluster, which includes commands on this host, read its state and promote it.
+ * Other control planes of the cluster, and commands on this host, read its state and promote it.
  */
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import type { AddressInfo } from 'node:net';
@@ -22,7 +22,7 @@ interface StandbyServerOptions {
   /** Whether a connection has a certificate of an administrator, who may read the metrics. */
   readonly isAdministrator: PeerCheck;
   readonly metrics: MetricsRegistry;
-  /** Why there is no API. */
+  /** Returns why there is no API. */
   readonly reason: () => string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -116,7 +116,7 @@ class RunningStandby implements Standby {
   #close: (() => Promise<void>)[] = [];
   #follower: Follower | undefined;
   #keptAtMs = Number.NEGATIVE_INFINITY;
-  /** Never rejects. */
+  /** The last write of the role. It never rejects. */
   #keeping: Promise<void> = Promise.resolve();
   #isPromoting = false;
   #pki: Pki | undefined;

@@ -9,7 +9,7 @@ interface OwnEndpointOptions {
   readonly port: number;
   /** Addresses such as that of `--advertise-address`, in addition to the addresses of the host. */
   readonly addresses: readonly string[];
-  /** The service `kubernetes`. */
+  /** The cluster IP of the service `kubernetes`. */
   readonly serviceIp: string | undefined;
 }
 

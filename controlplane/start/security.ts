@@ -58,7 +58,10 @@ export interface SecurityPhase {
 
 type Before = Setting & StoresPhase & ReadersPhase;
 
-/** Authorizers come first: clients of this process need them, and the authentication of old tokens needs a client. */
+/**
+ * Builds the security phase. Authorizers come first: clients of this process need them, and the authentication of old tokens
+ * needs a client.
+ */
 export async function buildSecurity(before: Before): Promise<SecurityPhase> {
   const { flags, clock, turns, registry, onClose } = before;
   const pki = await openPki(before);
@@ -231,7 +234,7 @@ function markUsed({ clock, logger, signal }: Setting, { system }: Clients, secre
   });
 }
 
-/** Anonymous requests are refused where every request is allowed. */
+/** Whether anonymous requests are accepted. They are refused where every request is allowed. */
 function mayBeAnonymous({ flags, logger }: Setting, structured: AuthenticationConfig): boolean {
   const isEnabled = structured.anonymous?.enabled ?? flags.anonymousAuth;
   if (!isEnabled || flags.authorizationConfig !== '' || !flags.authorizationMode.includes('AlwaysAllow'))
@@ -248,7 +251,10 @@ interface InForce {
   readonly authorizationText: string;
 }
 
-/** Issuers and authorizers change with their files. The setting of anonymous requests cannot change after the start. */
+/**
+ * Returns the files whose changes replace issuers and authorizers. The setting of anonymous requests cannot change after the
+ * start.
+ */
 function followConfigs(options: Setting, inForce: InForce): readonly FollowedFile[] {
   const { flags } = options;
   const { authenticators, authorizers, structured } = inForce;

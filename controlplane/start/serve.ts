@@ -36,7 +36,7 @@ const CLOSE_GRACE_MS = 3000;
 
 /** A control plane that serves requests: how clients reach it. */
 export interface Serving {
-  /** `https://127.0.0.1:6443`. */
+  /** The URL of the API, such as `https://127.0.0.1:6443`. */
   readonly url: string;
   readonly port: number;
   /** The kubeconfig of the administrator (YAML). */

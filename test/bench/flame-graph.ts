@@ -23,7 +23,7 @@ const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', 
 
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (character) => ENTITIES[character] ?? '');
 
-/** Functions of one file have the same hue. */
+/** Returns the hue of a file, which all its functions have. */
 function hueOf(url: string): number {
   let hash = 0;
   for (const character of url) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 360;

@@ -23,7 +23,7 @@ function countLines(chunk: Buffer): number {
   return lines;
 }
 
-/** Objects contain times as `sent-<milliseconds>`. */
+/** Records the times of the objects, which contain them as `sent-<milliseconds>`. */
 function readTimes(chunk: Buffer): void {
   const now = Date.now();
   for (const match of chunk.toString('latin1').matchAll(/sent-(\d{13})/g)) delaysMs.push(now - Number(match[1]));

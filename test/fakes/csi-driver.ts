@@ -137,7 +137,7 @@ export async function startCsiDriver(options: FakeCsiDriverOptions): Promise<Fak
   };
 }
 
-/** gRPC's `Internal`: the driver has not changed anything. */
+/** Returns gRPC's error `Internal`: the driver has not changed anything. */
 export const internal = (message: string): PluginError => new PluginError(13, message);
-/** gRPC's `DeadlineExceeded`: it is unknown whether the driver has changed anything. */
+/** Returns gRPC's error `DeadlineExceeded`: it is unknown whether the driver has changed anything. */
 export const deadlineExceeded = (): PluginError => new PluginError(4, 'too slow');

@@ -413,7 +413,7 @@ function hasStatus(resource: Resource): boolean {
   );
 }
 
-/** Namespaces have finalizers in the spec, too. */
+/** Returns the finalizers of an object. Namespaces have finalizers in the spec, too. */
 function finalizersOf(object: KubeObject): readonly string[] {
   const spec = object['spec'] as { finalizers?: string[] } | undefined;
   return [...(object.metadata.finalizers ?? []), ...(object.kind === 'Namespace' ? (spec?.finalizers ?? []) : [])];

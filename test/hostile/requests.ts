@@ -17,7 +17,7 @@ export interface HostileRequest {
   /** Sends the body in chunks, without a content length. */
   readonly chunked?: true;
   readonly status: number | readonly number[];
-  /** Matches the response. */
+  /** The pattern that the response must match. */
   readonly message?: RegExp;
 }
 

@@ -379,7 +379,7 @@ const NODES_MAY: ReadonlySet<string> = new Set([
   'create certificatesigningrequests.certificates.k8s.io',
 ]);
 
-/** Bodies that pass every check except the one of their owner. */
+/** Returns a body that passes every check except the one of its owner. */
 function bodyOfNodeB(
   served: Served,
   current: Readonly<Record<string, unknown>>,

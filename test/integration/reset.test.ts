@@ -53,7 +53,7 @@ for (const [on, why] of RUNTIMES)
         .filter((line) => line !== '' && !line.startsWith('#') && !isHarness(line))
         .toSorted();
 
-    /** Rules and chains, except those that Docker makes for itself with its first network, and built-in ones. */
+    /** Returns the rules and chains, except those that Docker makes for itself with its first network, and built-in ones. */
     const ownRules = (text: string): readonly string[] =>
       lines(text).filter((line) => /^[-:]/.test(line) && !/DOCKER|^:[A-Z]+ (ACCEPT|DROP)/.test(line));
 

@@ -1,6 +1,6 @@
 /**
- * Tests the rules of services with real packets, in both proxy modes: network namespaces as pods of a namespace that serves as
- * the node, and one host outside. The rules are those of the service proxy, in the node's namespace.
+ * Tests the rules of services with real packets, in both proxy modes. A network namespace serves as the node, others as its
+ * pods, and one as a host outside. The service proxy writes the rules into the namespace of the node.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
@@ -30,7 +30,7 @@ import { namespacePrefix } from './test-namespaces.ts';
 const PREFIX = namespacePrefix('s');
 const NODE = `${PREFIX}node`;
 const IN_NODE = ['ip', 'netns', 'exec', NODE];
-/** Longer than a packet takes here, and short enough for those that are dropped. */
+/** How long to wait for a packet that is dropped. It is longer than a packet takes here. */
 const DROPPED_MS = 700;
 const ANSWERED_MS = 10_000;
 
@@ -46,7 +46,7 @@ function whyNot(): string | false {
 
 const hasConntrack = spawnSync('conntrack', ['--version']).error === undefined;
 
-/** A namespace with a process that serves and asks. */
+/** A network namespace with a process that serves and sends requests. */
 class Place {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #waiting = new Map<number, (result: string) => void>();
@@ -295,7 +295,7 @@ function scenarios(mode: ProxyMode): void {
     assert.match(await place('outside').ask('10.96.0.1', 80), /^[ab] 10\.98\.1\.1$/, 'masqueraded');
   });
 
-  test('reach the pod that asks', async () => {
+  test('reach the pod that sends the request', async () => {
     assert.equal(await place('a').ask('10.96.0.2', 80), 'a 10.98.1.1');
     // A connection whose first packet came before the rules of this service is never translated.
     const ask = async (): Promise<string> => place('a').ask('fd96::2', 80, { timeoutMs: 1000 });
@@ -342,7 +342,7 @@ function scenarios(mode: ProxyMode): void {
   test('keep a client at its endpoint when all rules are written again', { skip: mode === 'iptables' }, async () => {
     const first = await place('c').ask('10.96.0.7', 80);
     const [writer] = writers;
-    // It shows whether the table is still the same one.
+    // The counter shows whether the table is still the same one.
     run('ip', ['netns', 'exec', NODE, 'nft', 'add', 'rule', 'ip', 'orchlet-services', 'services', 'counter']);
     writer?.forget('IPv4');
     proxy.changed();
@@ -372,7 +372,7 @@ function scenarios(mode: ProxyMode): void {
     }
   });
 
-  test('have external addresses, the oldest service first, which no service takes from a cluster IP', async () => {
+  test('give an external address to the oldest service that claims it, and never the cluster IP of another one', async () => {
     assert.deepEqual(await answers('outside', '203.0.113.1', 80), ['a 10.98.1.1', 'b 10.98.1.1']);
     assert.ok((await answers('c', '10.96.0.1', 80)).every((answer) => !answer.startsWith('c')));
   });
@@ -400,21 +400,17 @@ function scenarios(mode: ProxyMode): void {
       assert.equal(await place('c').ask(address, 5300, { protocol: 'UDP', timeoutMs: DROPPED_MS }), 'none');
   });
 
-  test(
-    'lead clients of datagrams to a new endpoint',
-    { skip: !hasConntrack && 'conntrack is not installed' },
-    async () => {
-      const ask = (): Promise<string> =>
-        place('c').ask('10.96.0.8', 80, { protocol: 'UDP', from: 40_000, timeoutMs: 500 });
-      assert.match(await ask(), /^a /);
-      const slice = sliceOf({ name: 'datagrams', ip: '10.96.0.8', protocol: 'UDP', endpoints: { b: 'here' } }, 'IPv4');
-      await client.update(endpointSlices, { ...client.peek(endpointSlices, 'shop', 'datagrams-ipv4'), ...slice });
-      await until('the other endpoint', async () => (await ask()).startsWith('b '));
-    },
-  );
+  test('move UDP clients to a new endpoint', { skip: !hasConntrack && 'conntrack is not installed' }, async () => {
+    const ask = (): Promise<string> =>
+      place('c').ask('10.96.0.8', 80, { protocol: 'UDP', from: 40_000, timeoutMs: 500 });
+    assert.match(await ask(), /^a /);
+    const slice = sliceOf({ name: 'datagrams', ip: '10.96.0.8', protocol: 'UDP', endpoints: { b: 'here' } }, 'IPv4');
+    await client.update(endpointSlices, { ...client.peek(endpointSlices, 'shop', 'datagrams-ipv4'), ...slice });
+    await until('the other endpoint', async () => (await ask()).startsWith('b '));
+  });
 
   test(
-    'keep clients of datagrams at an endpoint while it terminates, and take them from one that went while no agent ran',
+    'keep UDP clients at an endpoint while it terminates, and move them from one that disappeared while no agent ran',
     { skip: !hasConntrack && 'conntrack is not installed' },
     async () => {
       const ask = (from: number): Promise<string> =>
@@ -451,7 +447,7 @@ function scenarios(mode: ProxyMode): void {
     await client.delete(services, 'shop', 'thief');
     await client.delete(services, 'shop', 'plain');
     await until(
-      'its end',
+      'the end of the service',
       async () => !/^[ab]/.test(await place('outside').ask('203.0.113.1', 80, { timeoutMs: 500 })),
     );
   });

@@ -1,4 +1,7 @@
-/** Writes to the embedded storage. Its checkpoints and compactions are frequent. `power-failures.ts` records it. */
+/**
+ * Writes to the embedded storage, with frequent checkpoints and compactions. `power-failures.ts` records what this program
+ * writes to the disk. The lines of `notes` are `+ KEY TAG` before a write, and `= KEY TAG` and `@ REVISION` after it.
+ */
 import { join } from 'node:path';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';

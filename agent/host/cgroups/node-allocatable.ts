@@ -9,7 +9,7 @@ import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
 /** Limits of one cgroup for all pods or for reserved processes. */
 export interface CgroupLimits {
-  /** 0 means none. */
+  /** The reserved CPU in thousandths. 0 means none. */
   readonly milliCpu: number;
   readonly memoryBytes: number;
   readonly pids: number;

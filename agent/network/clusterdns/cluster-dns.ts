@@ -122,7 +122,7 @@ export class ClusterDns {
     return this.#listeners.map(({ family }) => family);
   }
 
-  /** Queries of this family are answered from now on, because rules keep all but the pods away. */
+  /** Lets the server answer queries of this family from now on. It is called once rules keep all but the pods away. */
   serve(family: Family): void {
     this.#served.add(family);
   }

@@ -70,7 +70,10 @@ function unboundChain(interfaces: readonly PodInterface[]): string[] {
 const FROM_NOWHERE =
   'nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report';
 
-/** Frames of other protocols are dropped: those with a VLAN tag could carry any address to the host. */
+/**
+ * Returns the rules of one port. They drop frames of other protocols: those with a VLAN tag could carry any address to the
+ * host.
+ */
 function portChain({ index, mac, addresses }: PodInterface): string[] {
   const own = addresses.flatMap((text) => parseIp(text) ?? []);
   const [ipv4, ipv6] = [textsOf(own, 4), textsOf(own, 6)];

@@ -230,5 +230,5 @@ export function endpointText(address: Ip, port: number): string {
 /** Whether the text is a WireGuard key: 32 bytes in base64, of which the last character has two bits that are zero. */
 const isKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
 
-/** Texts of other nodes may be of any length and content. */
+/** Quotes and shortens a text of another node, which may be of any length and content. */
 const shown = (text: string): string => JSON.stringify(text.slice(0, 60));

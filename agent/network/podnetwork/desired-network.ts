@@ -276,7 +276,7 @@ function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): 
   return { ...NO_NETWORK, routes };
 }
 
-/** Pods of a family that this node's pods do not have cannot be reached. */
+/** Returns the ranges of a peer in the families that this node's pods have. Pods of other families cannot be reached. */
 const usable = (peer: Peer, own: readonly Cidr[]): readonly Cidr[] =>
   peer.ranges.filter(({ family }) => own.some((range) => range.family === family));
 

@@ -20,7 +20,7 @@ export type Direction = 'ingress' | 'egress';
 /** The peers of pods in one direction. An empty list denies everything. */
 export interface Profile {
   readonly id: string;
-  /** Sorted, without overlaps. */
+  /** The ranges of the peers, sorted and without overlaps. */
   readonly peers: readonly PeerRange[];
 }
 

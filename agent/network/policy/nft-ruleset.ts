@@ -189,7 +189,10 @@ function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolic
   ];
 }
 
-/** Packets that belong to no connection match no rule of peers, so isolated pods neither send nor receive them. */
+/**
+ * Returns the chain for packets that belong to no connection. They match no rule of peers, so isolated pods neither send nor
+ * receive them.
+ */
 function untrackedChain(): string {
   return block('chain', 'untracked', [
     `icmpv6 type { ${NEIGHBOR_DISCOVERY} } accept`,

@@ -325,7 +325,10 @@ function refusals(port: ServicePort, family: Family): string[] {
   return lines;
 }
 
-/** Names have no characters that end a quoted text; those of a kube-apiserver that allows more do not reach the rules. */
+/**
+ * Returns the comment that names the port in a rule. A name has no characters that end a quoted text; names of a kube-apiserver
+ * that allows more do not reach the rules.
+ */
 const comment = ({ id }: ServicePort): string =>
   `-m comment --comment "${id.replaceAll(/[^A-Za-z0-9./:_-]/g, '?').slice(0, 255)}"`;
 

@@ -53,7 +53,7 @@ export class IptablesTransactions {
   }
 
   /**
-   * Returns the parts to apply one after the other; a change of up to `CHAINS_OF_A_PART` chains is one part. Returns none if
+   * Returns the parts to apply one after the other; a change of up to `CHAINS_PER_PART` chains is one part. Returns none if
    * nothing differs. Call `commit` once all have been run.
    */
   *transaction(slice: Slice): Generator<void, string[]> {
@@ -65,8 +65,8 @@ export class IptablesTransactions {
     if (slice.isSpent) yield;
     const nat = yield* inOrderOfReferences(yield* this.#nat.differences(slice), slice);
     const parts: string[] = [];
-    for (let at = 0; at < nat.length; at += CHAINS_OF_A_PART)
-      parts.push(yield* tableText('nat', nat.slice(at, at + CHAINS_OF_A_PART), slice));
+    for (let at = 0; at < nat.length; at += CHAINS_PER_PART)
+      parts.push(yield* tableText('nat', nat.slice(at, at + CHAINS_PER_PART), slice));
     const filter = yield* tableText('filter', yield* this.#filter.differences(slice), slice);
     return filter === '' ? parts : [...parts.slice(0, -1), (parts.at(-1) ?? '') + filter];
   }
@@ -94,7 +94,7 @@ export class IptablesTransactions {
  * The most chains of one run of the tool. iptables-restore 1.8.9 searches a list of all chains of its input for each line: with
  * 1,000 services (4,100 chains) a run takes five times as long as four of a quarter.
  */
-export const CHAINS_OF_A_PART = 1000;
+export const CHAINS_PER_PART = 1000;
 
 /** The chains of the nat table by the beginnings of their names: each refers to earlier ones only. */
 const REFERENCES = [
@@ -102,7 +102,7 @@ const REFERENCES = [
   ...['ORC-SEP-', 'ORC-SVC-', 'ORC-SVL-', 'ORC-EXT-', 'ORC-NODEPORTS', 'ORC-SERVICES'],
 ] as const;
 
-/** Chains before those that refer to them; then those that are to be deleted, in the reverse order. */
+/** Orders changed chains: each one comes before those that refer to it, and then come those to delete, in the reverse order. */
 function* inOrderOfReferences(differences: readonly Difference[], slice: Slice): Generator<void, Difference[]> {
   const written = REFERENCES.map((): Difference[] => []);
   const deleted = REFERENCES.map((): Difference[] => []);

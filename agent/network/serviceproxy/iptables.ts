@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from '../run-with-input.ts';
 import { ACCEPT_JUMPS, beforeDocker, CHAIN_PREFIX, DOCKER_USER, JUMPS, type Jump } from './iptables-rules.ts';
-import { CHAINS_OF_A_PART } from './iptables-transactions.ts';
+import { CHAINS_PER_PART } from './iptables-transactions.ts';
 import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
@@ -102,8 +102,8 @@ class IptablesTools implements PacketFilter {
       const chains = own[index] ?? [];
       // A chain can be deleted when no other one refers to it.
       for (const line of [(chain: string) => `:${chain} - [0:0]`, (chain: string) => `-X ${chain}`])
-        for (let at = 0; at < chains.length; at += CHAINS_OF_A_PART) {
-          const part = chains.slice(at, at + CHAINS_OF_A_PART);
+        for (let at = 0; at < chains.length; at += CHAINS_PER_PART) {
+          const part = chains.slice(at, at + CHAINS_PER_PART);
           await this.apply(family, [`*${table}`, ...part.map(line), 'COMMIT', ''].join('\n'));
         }
     }

@@ -302,8 +302,8 @@ interface Names {
 }
 
 /**
- * Names begin with a hash, which makes them unique; the rest shows the port in `nft list ruleset`. A set has its
- * timeout in its name, because the timeout of an existing set cannot be changed.
+ * Returns the names of a port's chains and sets. A name begins with a hash, which makes it unique; the rest shows the port in
+ * `nft list ruleset`. A set has its timeout in its name, because the timeout of an existing set cannot be changed.
  */
 function namesOf(port: ServicePort): Names {
   const name = (...more: readonly string[]): string => {

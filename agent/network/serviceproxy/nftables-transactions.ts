@@ -194,7 +194,7 @@ export class NftablesTransactions {
     }
   }
 
-  /** Commands for up to `MAX_ELEMENTS` elements of one set. */
+  /** Yields commands for up to `MAX_ELEMENTS` elements of one set. */
   *#elementLines(verb: 'add' | 'delete', differences: readonly Difference[]): Generator<string, void> {
     const bySet = new Map<string, string[]>();
     const command = (set: string, list: readonly string[]): string =>

@@ -72,13 +72,13 @@ export class TrackedValues {
 }
 
 /** The number of lines that are joined at once. */
-const LINES_OF_A_PART = 1000;
+const LINES_PER_PART = 1000;
 
 /** Joins lines to a text in which each ends with a line break. */
 export function* joinLines(lines: readonly string[], slice: Slice): Generator<void, string> {
   let text = '';
-  for (let at = 0; at < lines.length; at += LINES_OF_A_PART) {
-    text += `${lines.slice(at, at + LINES_OF_A_PART).join('\n')}\n`;
+  for (let at = 0; at < lines.length; at += LINES_PER_PART) {
+    text += `${lines.slice(at, at + LINES_PER_PART).join('\n')}\n`;
     if (slice.isSpent) yield;
   }
   return text;

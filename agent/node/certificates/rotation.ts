@@ -13,7 +13,7 @@ import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 
 interface RotationOptions {
   readonly directory: string;
-  /** `kubelet-client`, `kubelet-server`. */
+  /** The name of the certificate: `kubelet-client` or `kubelet-server`. */
   readonly name: string;
   readonly clock: Clock;
   readonly logger: Logger;

@@ -15,7 +15,7 @@ interface Reservations {
 export interface Capacity {
   readonly cpus: number;
   readonly memoryBytes: number;
-  /** 0 if unknown. */
+  /** The size of the node's ephemeral storage; 0 if it is unknown. */
   readonly storageBytes: number;
   readonly pids: number;
 }

@@ -26,7 +26,7 @@ interface HttpTarget extends Omit<HttpGet, 'purpose'> {
   readonly timeoutMs: number;
 }
 
-/** Success is 200 to 399; a redirect to another host counts as well, with a warning. */
+/** Sends a GET request. Statuses from 200 to 399 are a success, and so is a redirect to another host, with a warning. */
 export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   try {
     const { timeoutMs, ...request } = target;

@@ -9,7 +9,7 @@ import { parseMountInfo } from '../../host/mount-table.ts';
 interface DeviceFiles {
   /** `/sys/dev/block` by default. Tests pass a fixture. */
   readonly blockDirectory?: string;
-  /** `/proc/self/mountinfo` by default. */
+  /** The file that lists mounts; `/proc/self/mountinfo` by default. */
   readonly mountinfo?: string;
 }
 

@@ -33,7 +33,7 @@ export interface HostFilesystem {
 interface HostFiles {
   /** `/proc/self/mountinfo` by default. Tests pass a fixture. */
   readonly mountinfo?: string;
-  /** `/proc/diskstats` by default. */
+  /** The file with the statistics of disks; `/proc/diskstats` by default. */
   readonly diskstats?: string;
 }
 

@@ -39,7 +39,10 @@ const SUMMARY_MS = 5_000;
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);
-  /** Returns `undefined` if the read fails. The page then reports the failed scrape in a metric. */
+  /**
+   * Resolves to the result of a read. If it fails, logs the error and resolves to `undefined`; the page then reports the failed
+   * scrape in a metric.
+   */
   const readable = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
     try {
       return await read();

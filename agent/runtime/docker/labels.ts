@@ -7,7 +7,7 @@ import { LABEL_INSTANCE } from '../instance.ts';
 import type { ContainerConfig, SandboxConfig } from '../runtime.ts';
 import type { PodIdentity } from '../runtime-identity.ts';
 
-/** `podsandbox` or `container`. */
+/** The label that distinguishes sandboxes (`podsandbox`) from containers (`container`). */
 export const LABEL_TYPE = 'io.kubernetes.docker.type';
 /** The id of the sandbox of a container. */
 export const LABEL_SANDBOX = 'io.kubernetes.sandbox.id';

@@ -38,7 +38,10 @@ function parse(text: string): unknown {
   }
 }
 
-/** JSON's null is an empty object, as in Go. */
+/**
+ * Returns the members of an object. JSON's null is an empty object, as in Go. Throws an error that names `what` for other
+ * values.
+ */
 function objectOf(value: unknown, what: string): ReadonlyMap<string, unknown> {
   if (value === undefined || value === null) return new Map();
   if (typeof value !== 'object' || Array.isArray(value)) throw new DockerConfigError(`${what} must be an object`);

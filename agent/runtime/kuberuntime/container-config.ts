@@ -42,7 +42,7 @@ const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
 
 interface ConfigSettings {
   readonly rootDirectory: string;
-  /** `/var/log/pods`. */
+  /** The directory of all container logs, such as `/var/log/pods`. */
   readonly podLogsDirectory: string;
   readonly dns: DnsSettings;
   readonly security: SecuritySettings;

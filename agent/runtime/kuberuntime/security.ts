@@ -13,7 +13,7 @@ import { INT32_MAX } from '../../../api/meta/integers.ts';
 
 /** The flags of seccomp. */
 export interface SecuritySettings {
-  /** `<root-dir>/seccomp`. */
+  /** The directory of seccomp profiles: `<root-dir>/seccomp`. */
   readonly seccompDirectory: string;
   /** The value of `--seccomp-default`. */
   readonly seccompDefault: boolean;

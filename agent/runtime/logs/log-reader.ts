@@ -28,7 +28,7 @@ export interface LogOptions {
   readonly previous: boolean;
   readonly timestamps: boolean;
   readonly sinceSeconds?: number;
-  /** RFC 3339. */
+  /** The time from which on entries are shown, in RFC 3339. */
   readonly sinceTime?: string;
   readonly tailLines?: number;
   readonly limitBytes?: number;

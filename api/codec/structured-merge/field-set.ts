@@ -48,7 +48,7 @@ export class FieldSetBuilder implements FieldSet {
     return child;
   }
 
-  /** Adds a path, which has those of `below` below it. */
+  /** Adds a path, and below it the paths of `below`. */
   own(element: string, below: FieldSet = leaf): void {
     this.children ??= new Map();
     this.children.set(element, below);

@@ -60,7 +60,7 @@ export class Expression {
     this.#environment = environment;
   }
 
-  /** Throws `CelError`. */
+  /** Returns the compiled expression. Throws `CelError`. */
   program(): Program {
     if (this.#program === undefined) {
       try {

@@ -54,7 +54,7 @@ function serialized(schema: Schema, object: KubeObject): KubeObject {
   return withoutEmpties(struct, object as unknown as JsonObject) as unknown as KubeObject;
 }
 
-/** Events of both groups are the same objects. */
+/** Returns the group in which objects are kept. Events of both groups are the same objects. */
 const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
 
 /**

@@ -50,7 +50,7 @@ export function isPolicy({ resource }: AdmissionAttributes): boolean {
   return resource.group === ADMISSION_GROUP && POLICIES.has(resource.resource);
 }
 
-/** Webhooks are not called for their own configurations and for policies, so that a broken webhook can be repaired. */
+/** Whether no webhook is called: for webhook configurations and policies, so that a broken webhook can be repaired. */
 export function isExempt(attributes: AdmissionAttributes): boolean {
   const { group, resource } = attributes.resource;
   return isPolicy(attributes) || (group === ADMISSION_GROUP && WEBHOOKS.has(resource));

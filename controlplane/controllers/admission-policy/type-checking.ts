@@ -20,7 +20,7 @@ export interface KindTypes {
 }
 
 export interface ExpressionWarning {
-  /** `spec.validations[0].expression`. */
+  /** The path of the expression, such as `spec.validations[0].expression`. */
   readonly fieldRef: string;
   readonly warning: string;
 }

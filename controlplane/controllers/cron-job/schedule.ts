@@ -128,7 +128,10 @@ function everySchedule(duration: string): Schedule {
   return { next: (afterMs) => Math.floor(afterMs / 1000) * 1000 + stepMs };
 }
 
-/** Commas without a term between them are skipped, and `*` with a range is every value. */
+/**
+ * Returns the values of a field. Commas without a term between them are skipped, and `*` with a range is every value. Throws
+ * `ScheduleError`.
+ */
 function parseField(field: string, low: number, high: number, names: readonly string[] = []): ReadonlySet<number> {
   const values = new Set<number>();
   for (const part of field.split(',').filter((one) => one !== '')) {

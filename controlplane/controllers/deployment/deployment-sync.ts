@@ -49,6 +49,7 @@ export class DeploymentSync {
   #all: ReplicaSet[];
   readonly #pods: Informer<Pod>;
   #newSet: ReplicaSet | undefined;
+  /** The time after which the deployment is to be reconciled again; `undefined` if events suffice. */
   recheckMs: number | undefined;
 
   constructor(

@@ -50,7 +50,7 @@ export function findNewReplicaSet(deployment: Deployment, sets: readonly Replica
   return sets.toSorted(byAge).find((set) => equalIgnoringHash(set.spec?.template, deployment.spec?.template));
 }
 
-/** Revisions have 64 bits, more than a number holds exactly. */
+/** Returns the revision in the annotation, or 0. It is a bigint, because revisions have 64 bits. */
 export function revisionOf(object: { metadata: { annotations?: Record<string, string> } } | undefined): bigint {
   return parseRevision(object?.metadata.annotations?.[REVISION]);
 }

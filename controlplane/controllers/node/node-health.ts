@@ -187,7 +187,7 @@ export class ZoneHealth {
     return this.#zones.values().every((counts) => counts.ready === 0);
   }
 
-  /** Names of the nodes that are not ready. */
+  /** Returns the names of the nodes that are not ready. */
   notReady(): string[] {
     return [...this.#nodes].filter(([, { isReady }]) => !isReady).map(([name]) => name);
   }

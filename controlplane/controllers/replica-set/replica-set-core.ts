@@ -99,7 +99,7 @@ function nonZero<Key extends string>(key: Key, value: number): { [K in Key]?: nu
   return value === 0 ? {} : ({ [key]: value } as { [K in Key]?: number });
 }
 
-/** Milliseconds until the next ready pod becomes available; `undefined` if none is waiting. */
+/** Returns the milliseconds until the next ready pod becomes available, or `undefined` if none is waiting. */
 export function nextAvailabilityMs(pods: readonly Pod[], minReadySeconds: number, nowMs: number): number | undefined {
   if (minReadySeconds === 0) return undefined;
   let next: number | undefined;

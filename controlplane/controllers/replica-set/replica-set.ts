@@ -28,7 +28,7 @@ import {
   type ReplicaStatus,
 } from './replica-set-core.ts';
 
-/** The differences between the two. */
+/** The differences between replica sets and replication controllers. */
 interface Flavor<Owner extends KubeObject> {
   readonly resource: ResourceOf<Owner>;
   readonly selector: (owner: Owner) => Selector;

@@ -21,15 +21,18 @@ export function column(name: string, description: TableColumn['description'], op
   };
 }
 
-/** Describes the column by the documentation of a field. */
+/**
+ * Describes a column by the documentation of a field. `struct` is the type without `io.k8s.api`, such as
+ * `scheduling.v1.PriorityClass`.
+ */
 export function field(struct: string, name: string): TableColumn['description'] {
   return FIELD_TEXTS.get(`${struct}.${name}`) ?? { struct: `io.k8s.api.${struct}`, field: name };
 }
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
-/** The description of ages, which is that of the field. */
+/** The description of columns of ages: the documentation of `metadata.creationTimestamp`. */
 export const CREATED_TEXT: TableColumn['description'] = { struct: META, field: 'creationTimestamp' };
-/** The description of names, which is that of the field. */
+/** The description of columns of names: the documentation of `metadata.name`. */
 export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'name' };
 
 /** The first column of nearly every kind. */

@@ -11,12 +11,15 @@ import type { SearchBudget } from './search-budget.ts';
 /** The error of an expression. A claim with such an expression cannot be allocated anywhere. */
 export class SelectorError extends Error {}
 
-/** The number of programs that are kept with their results. Users write the expressions. */
+/**
+ * The maximum number of compiled expressions that are kept with their results. It bounds the memory, because users write the
+ * expressions.
+ */
 const MAX_PROGRAMS = 1_000;
-/** The number of results of all programs that are kept. */
+/** The maximum number of kept results of all expressions. */
 const MAX_RESULTS = 1_000_000;
 /** The CEL cost that takes as long as one unit of a search. */
-const CEL_COST_A_UNIT = 4;
+const CEL_COST_PER_UNIT = 4;
 /** The cost of creating the value of a device, in units of a search. */
 const VALUE_UNITS = 30;
 
@@ -36,7 +39,10 @@ export class DeviceSelection {
   readonly #selectors = new Map<string, Selector>();
   #results = 0;
 
-  /** Throws `SelectorError` and `SearchExhausted`. After the latter, the results so far are kept for the next attempt. */
+  /**
+   * Whether the device suits the request. Throws `SelectorError` and `SearchExhausted`. After the latter, the results so far
+   * are kept for the next attempt.
+   */
   suits(pooled: PooledDevice, alternative: DeviceAlternative, { deviceClass, budget }: SuitOptions): boolean {
     const { device } = pooled;
     const selectors = [...(deviceClass.spec?.selectors ?? []), ...(alternative.selectors ?? [])];
@@ -68,7 +74,7 @@ export class DeviceSelection {
     }
     results.set(device, matches);
     this.#results += 1;
-    budget.spend(VALUE_UNITS + Math.ceil((Number.MAX_SAFE_INTEGER - cost.left) / CEL_COST_A_UNIT));
+    budget.spend(VALUE_UNITS + Math.ceil((Number.MAX_SAFE_INTEGER - cost.left) / CEL_COST_PER_UNIT));
     return matches;
   }
 

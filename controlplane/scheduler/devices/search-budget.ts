@@ -20,7 +20,7 @@ export class SearchBudget {
     this.#left = left;
   }
 
-  /** Throws `SearchExhausted`. */
+  /** Takes units of work from the budget. Throws `SearchExhausted` when it is used up. */
   spend(work: number): void {
     this.#left -= work;
     if (this.#left < 0) throw new SearchExhausted();

@@ -37,7 +37,7 @@ interface ConnectorOptions {
   readonly connections?: ForwardedConnections;
 }
 
-/** Connections are opened by the dialer of the options, for the purpose of the target. */
+/** Creates the connector, which opens connections by the dialer of the options, for the purpose of the target. */
 export function createConnector(options: ConnectorOptions): Connector {
   const { connections = new ForwardedConnections() } = options;
   return {

@@ -41,7 +41,7 @@ type Subject =
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'account'; readonly name: string; readonly namespace: string };
 
-/** `undefined` matches everything. */
+/** The names that a rule matches. `undefined` matches everything. */
 type Names = ReadonlySet<string> | undefined;
 
 interface ResourceRule {

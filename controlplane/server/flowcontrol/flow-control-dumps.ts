@@ -113,7 +113,7 @@ function detailsOf({ subject: { user, info } }: Ticket): Row {
 /** The least width of a column. */
 const COLUMN_CHARS = 8;
 
-/** Cells end with a comma and are padded to the width of their column, except for the last one. */
+/** Formats rows as a table. Cells end with a comma and are padded to the width of their column, except for the last one. */
 function tableText(rows: readonly Row[]): string {
   const widths: number[] = [];
   for (const row of rows)

@@ -48,7 +48,7 @@ const apiKey: Message = { fields: { type: string(1), name: string(2), in: string
 
 const externalDocs: Message = { fields: { description: string(1), url: string(2) }, extensions: 3 };
 
-/** `openapi.v2.Schema`. */
+/** The message `openapi.v2.Schema`. */
 export const v2Schema: Message = {
   fields: {
     $ref: string(1),
@@ -152,7 +152,7 @@ const v2Operation: Message = {
   extensions: 13,
 };
 
-/** `openapi.v2.PathItem`. */
+/** The message `openapi.v2.PathItem`. */
 export const v2PathItem: Message = {
   fields: {
     get: one(2, () => v2Operation),
@@ -263,7 +263,7 @@ const v3Operation: Message = {
   extensions: 13,
 };
 
-/** `openapi.v3.PathItem`. */
+/** The message `openapi.v3.PathItem`. */
 export const v3PathItem: Message = {
   fields: {
     get: one(4, () => v3Operation),
@@ -282,7 +282,7 @@ const v3SecurityScheme: Message = {
   fields: { type: string(1), description: string(2), name: string(3), in: string(4) },
 };
 
-/** `openapi.v3.Components`. */
+/** The message `openapi.v3.Components`. */
 export const v3Components: Message = {
   fields: {
     schemas: map(1, () => v3SchemaOrReference),

@@ -26,7 +26,7 @@ export class WatchLimits {
   #waitingBytes = 0;
   #timer: Timer | undefined;
 
-  /** Throws `TooManyRequests`. */
+  /** Counts the watch. Throws `TooManyRequests` if there are too many. */
   constructor(request: ApiRequest, options: WatchLimitsOptions) {
     this.#options = options;
     this.#share = options.watchMemory.open(request, () => {

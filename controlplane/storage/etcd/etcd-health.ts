@@ -5,7 +5,7 @@ import type { EtcdServers } from './etcd-servers.ts';
 
 interface EtcdHealthOptions {
   readonly servers: EtcdServers;
-  /** `/registry`. */
+  /** The prefix of keys, such as `/registry`. */
   readonly prefix: string;
   readonly healthTimeoutMs?: number | undefined;
   readonly readyTimeoutMs?: number | undefined;

@@ -77,10 +77,10 @@ export const ETCD_METHODS = {
 
 /** The target of a comparison. */
 export const COMPARE_VERSION = 0;
-/** `Compare.CompareTarget.MOD`. */
+/** The value `Compare.CompareTarget.MOD`. */
 export const COMPARE_MOD_REVISION = 2;
 
-/** `Event.EventType.DELETE`. */
+/** The value `Event.EventType.DELETE`. */
 export const EVENT_DELETE = 1;
 /** `AlarmType.NOSPACE`: the quota of the database is used up. */
 export const ALARM_NOSPACE = 1;

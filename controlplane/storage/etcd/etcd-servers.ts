@@ -19,7 +19,7 @@ type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 export type EtcdWatchResponse = IncomingOf<typeof ETCD_MESSAGES, 'WatchResponse'>;
 
 interface EtcdServersOptions {
-  /** `https://etcd-1:2379`. */
+  /** The URLs of the members, such as `https://etcd-1:2379`. */
   readonly servers: readonly string[];
   /** The keys and certificates for `https` servers. */
   readonly tls: GrpcTls;

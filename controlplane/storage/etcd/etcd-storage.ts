@@ -240,7 +240,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     throw error;
   }
 
-  /** Servers agree upon compactions of etcd (`etcd-compactor.ts`). */
+  /** Returns the last compaction. Servers agree upon compactions of etcd (`etcd-compactor.ts`). */
   lastCompaction(): TimedRevision | undefined {
     return undefined;
   }

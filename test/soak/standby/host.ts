@@ -22,12 +22,12 @@ const TOKEN = 'soak';
 const PORT = 6443;
 const DISK_MIB = 64;
 /** How far the clocks of the hosts are apart. */
-const CLOCKS_SECONDS = 60;
+const CLOCK_DIFFERENCE_SECONDS = 60;
 const STORAGE_FAILED = 74;
-/** What a control plane prints that exits, or does not start, because another one has taken its place. */
+/** Matches what a control plane prints when it exits, or does not start, because another one has taken its place. */
 const FENCED = /(took|has taken) the place of this one/;
 
-/** The API of one host. Each answer says whose it is. */
+/** The API of one host. Its responses name the host. */
 class HostApi extends Api {
   readonly #host: number;
 
@@ -77,8 +77,8 @@ export class PairHost {
     this.dataDirectory = join(this.#disk, 'data');
     writeFileSync(join(this.#scratch, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
     this.#faults = new PreloadedFaults(this.#scratch);
-    this.aheadMs = number * CLOCKS_SECONDS * 1000;
-    this.#faults.clockAhead(number * CLOCKS_SECONDS);
+    this.aheadMs = number * CLOCK_DIFFERENCE_SECONDS * 1000;
+    this.#faults.clockAhead(number * CLOCK_DIFFERENCE_SECONDS);
     this.api = new HostApi(number);
     this.url = `https://${pairAddressOf(number)}:${PORT}`;
   }

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 const PROGRAM = join(import.meta.dirname, '../../../scripts/test.ts');
 
 for (const lanes of ['0', '1.5', 'many'])
-  test(`${lanes} lanes are refused, in which no integration test would run`, () => {
+  test(`--lanes ${lanes} is refused, because no integration test would run`, () => {
     const args = ['--disable-warning=ExperimentalWarning', PROGRAM, '--no-checks', '--lanes', lanes, 'no.test.ts'];
     const { status, stderr, stdout } = spawnSync(process.execPath, args, { encoding: 'utf8' });
     assert.notEqual(status, 0);

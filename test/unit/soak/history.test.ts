@@ -61,7 +61,7 @@ describe('the judgement of a soak', () => {
     assert.match(violations([...before, deletion, read(undefined, '', [6, 7])], whole).join(), /nobody deleted it/);
   });
 
-  it('believes a list after a gap of all watches, and checks the next one from there', () => {
+  it('takes a list after a gap in all watches as the new state, and checks the next list against it', () => {
     const gap: readonly WatchSegment[] = [
       { name: 'watch', from: 10, through: 12, events: EVENTS.slice(0, 2) },
       { name: 'watch', from: 15, through: 20, events: [] },
@@ -86,7 +86,7 @@ describe('the judgement of a soak', () => {
     assert.deepEqual(violations(operations, gap), []);
   });
 
-  it('finds nothing where the promise is kept', () => {
+  it('finds nothing in a correct history', () => {
     const operations = [
       listAt(10, [], -2),
       ...WRITES,
@@ -115,13 +115,13 @@ describe('the judgement of a soak', () => {
       [segment()],
     ],
     [
-      'a deletion that something else follows',
+      'a deletion after which the object was written instead',
       /was deleted with that precondition/,
       [write(undefined, 11, undefined, [0, 1])],
       [segment()],
     ],
     [
-      'a refused write that is there',
+      'a refused write that was stored',
       /refused is there/,
       [write('a3', undefined, undefined, [0, 1], 'refused')],
       [segment()],
@@ -132,9 +132,9 @@ describe('the judgement of a soak', () => {
       [write('a2', 10, 12, [0, 1])],
       [segment()],
     ],
-    ['a read of what was there before', /gives 11, after 12/, [...WRITES, read(11, 'a1', [3.5, 3.6])], [segment()]],
+    ['a read of an earlier value', /gives 11, after 12/, [...WRITES, read(11, 'a1', [3.5, 3.6])], [segment()]],
     [
-      'a read that misses what is there',
+      'a read that does not find an existing object',
       /finds nothing, after 15/,
       [write('a3', undefined, 15, [0, 1]), read(undefined, '', [2, 3])],
       [segment()],
@@ -191,7 +191,7 @@ describe('the judgement of a soak', () => {
       ],
     ],
     [
-      'an object that is there again without a creation',
+      'an object that is back without a creation',
       /follows DELETED a/,
       [],
       [segment([...EVENTS.slice(0, 4), { type: 'MODIFIED', key: 'a', revision: 15, value: 'a3' }])],

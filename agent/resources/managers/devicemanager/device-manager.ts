@@ -30,7 +30,7 @@ import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 /** The directories, the topology and the observers of the manager. */
 export interface DeviceManagerOptions {
-  /** `<root-dir>/device-plugins`. */
+  /** The directory of the plugins' sockets: `<root-dir>/device-plugins`. */
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;

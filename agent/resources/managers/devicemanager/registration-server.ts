@@ -10,7 +10,7 @@ import { checkPlugin, type DeviceManager } from './device-manager.ts';
 import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
 interface RegistrationServerOptions {
-  /** `<root-dir>/device-plugins`. */
+  /** The directory of the plugins' sockets: `<root-dir>/device-plugins`. */
   readonly directory: string;
   readonly devices: DeviceManager;
   readonly logger: Logger;

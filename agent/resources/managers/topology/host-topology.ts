@@ -31,12 +31,12 @@ export interface NumaNode {
 /** The topology of the online CPUs. */
 export interface HostTopology {
   readonly cpus: ReadonlyMap<number, CpuInfo>;
-  /** Sorted by id. */
+  /** The NUMA nodes, sorted by id. */
   readonly numaNodes: readonly NumaNode[];
 }
 
 interface TopologySource {
-  /** Usually `/sys/devices/system`. */
+  /** The directory of the kernel's topology files, usually `/sys/devices/system`. */
   readonly root: string;
   /** The memory of the whole host, for kernels that report no NUMA nodes. */
   readonly memoryBytes: number;

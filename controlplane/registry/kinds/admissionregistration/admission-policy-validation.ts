@@ -201,7 +201,10 @@ function annotationErrors(annotation: AuditAnnotation, at: string, policyName: s
   return errors;
 }
 
-/** Operations are limited to those that can change an object. `old` is used as in `validatingPolicyErrors`. */
+/**
+ * Validates a mutating policy. Its operations are limited to those that can change an object. `old` is used as in
+ * `validatingPolicyErrors`.
+ */
 export function mutatingPolicyErrors(
   check: ExpressionChecker,
   spec: MutatingPolicySpec,

@@ -62,7 +62,7 @@ export function expressionErrors(
 }
 
 /** The number of expressions that are checked in one turn of the event loop. Each may have ten thousand characters. */
-const EXPRESSIONS_OF_A_TURN = 4;
+const EXPRESSIONS_PER_TURN = 4;
 
 /**
  * Validates an object with any number of expressions. If there are many, they are checked in slices, and this returns a
@@ -78,7 +78,7 @@ export function checkedInSlices(
     questions.set(keyOf(question), question);
     return undefined;
   });
-  if (questions.size <= EXPRESSIONS_OF_A_TURN) return validate(check);
+  if (questions.size <= EXPRESSIONS_PER_TURN) return validate(check);
   return allChecked(check, new TimeSlice(clock), questions).then((answers) =>
     validate((question) => answers.get(keyOf(question))),
   );

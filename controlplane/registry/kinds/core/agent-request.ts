@@ -5,7 +5,7 @@ import type { AgentOrigin } from '../../../model/rest.ts';
 
 /** How the server authenticates to node agents, and which of their serving certificates it accepts. */
 export interface AgentCredentials {
-  /** PEM. */
+  /** The client certificate, as PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
   /** `--kubelet-certificate-authority`: the CAs of accepted serving certificates. They then need the address of the node. */

@@ -26,7 +26,7 @@ interface ConnectStores {
   readonly nodes: Store;
   readonly services: Store;
   readonly endpoints: Store;
-  /** `--kubelet-preferred-address-types`. */
+  /** The value of `--kubelet-preferred-address-types`. */
   readonly addressTypes: readonly string[];
 }
 

@@ -19,7 +19,7 @@ test('the mount table is read with optional fields and with escapes in paths', (
   ]);
 });
 
-test('a path is on the mount whose path is the longest above it; of several with the same path, on the newest', () => {
+test('a path is on the mount with the longest path above it, and on the newest of several such mounts', () => {
   const points = parseMountInfo(`22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 8:2 / /var/lib rw,relatime - xfs /dev/sda2 rw,prjquota
 31 30 8:3 / /var/lib/my\\040disk rw - ext4 /dev/sda3 rw

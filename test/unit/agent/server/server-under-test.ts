@@ -22,7 +22,7 @@ export interface Answer {
 export interface ServerUnderTest {
   readonly port: number;
   readonly routes: AgentServer['routes'];
-  /** `GET /path`. */
+  /** Sends a request such as `GET /path`. */
   ask(request: string, headers?: Readonly<Record<string, string>>, body?: string): Promise<Answer>;
   close(): Promise<void>;
 }

@@ -28,7 +28,7 @@ test('a server, or a proxy before it, that asks a client to wait for days is ask
   assert.deepEqual(waits, [60_000, 60_000, 0, 7_000]);
 });
 
-test('the wait that a Status asks for is bounded as well, whatever it has in place of a number', () => {
+test('the wait that a Status requests is limited as well, even if it is no number', () => {
   for (const [seconds, waitMs] of [
     [3, 3_000],
     [2 ** 53, 60_000],

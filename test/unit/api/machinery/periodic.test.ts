@@ -7,7 +7,7 @@ for (const [first, turnsAt] of [
   ['now', [0, 1000, 2000]],
   ['later', [1000, 2000]],
 ] as const)
-  test(`turns follow a period after each other, and a turn that fails ends nothing: the first one ${first}`, async () => {
+  test(`with first: '${first}', there is one turn in each period, and the turns go on after a failed one`, async () => {
     const clock = new FakeClock();
     const stop = new AbortController();
     const turns: number[] = [];

@@ -107,7 +107,7 @@ describe('orchlet agent explain-eviction', () => {
     assert.deepEqual(asked, ['/eviction/explain']);
   });
 
-  it('asks for a supposed pressure, and calls it supposed', async () => {
+  it('requests the report for a supposed pressure, and marks it as supposed', async () => {
     answers({ ...SHORT, pressure: { ...SHORT.pressure, supposed: true }, ranking: [] });
     const { stdout } = await explain('--signal', 'memory.available');
     assert.deepEqual(asked, ['/eviction/explain?signal=memory.available']);
@@ -115,13 +115,13 @@ describe('orchlet agent explain-eviction', () => {
     assert.match(stdout, /There is no pod to evict\.\n$/);
   });
 
-  it('reports a node that is short of nothing, and the same as JSON', async () => {
+  it('reports that a node is short of nothing, as text and as JSON', async () => {
     answers(CALM);
     assert.match((await explain()).stdout, /\nConditions: none\nThe node is short of nothing: no pod is evicted\./);
     assert.deepEqual(JSON.parse((await explain('--output', 'json')).stdout), CALM);
   });
 
-  it('fails with what the agent answered', async () => {
+  it('fails with the error of the agent', async () => {
     answer = { status: 403, body: 'Forbidden\n' };
     const { code, stderr } = await explain();
     assert.deepEqual([code, stderr], [1, 'orchlet: the agent answered 403: Forbidden\n']);

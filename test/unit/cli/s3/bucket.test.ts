@@ -34,7 +34,7 @@ const fileOf = (content: Buffer): string => {
   writeFileSync(file, content);
   return file;
 };
-/** Fails if the work takes much longer than `TIMES` allow. */
+/** Asserts that the work fails with the expected error, and in the time that `TIMES` allows. */
 async function promptly(work: Promise<unknown>, expected: RegExp): Promise<void> {
   const start = performance.now();
   await assert.rejects(work, (error: Error) => {

@@ -55,7 +55,7 @@ const config = (...authorizers: string[]): string =>
 kind: AuthorizationConfiguration
 authorizers:
 ${authorizers.map((one) => `- ${one}\n`).join('')}`;
-/** Does what a changed file does. */
+/** Replaces the authorizers, as a changed file does. */
 const replace = async (built: Authorizers, text: string): Promise<void> => built.replacement(text)();
 const RBAC = '{type: RBAC, name: rbac}';
 const NODE = '{type: Node, name: node}';

@@ -30,7 +30,7 @@ const RECORDED = readFileSync(join(import.meta.dirname, '../storage/etcd/recorde
 const FOREIGN = /service-ca-cert-publisher|openshift/;
 const isOfDistribution = ({ name }: { readonly name?: string }): boolean => name === 'leader-election-controller';
 
-/** Objects that other clients had created lack the label. */
+/** Returns the recorded objects with the label of the bootstrap policy, which objects of other clients lack. */
 function recorded(resource: string): Map<string, KubeObject> {
   const list = RECORDED.find(({ path }) => path === `/apis/rbac.authorization.k8s.io/v1/${resource}`);
   const items = (list?.answer.items ?? []).filter(
@@ -55,7 +55,7 @@ function compare(resource: string, ours: readonly KubeObject[], contentOf: (obje
   }
 }
 
-/** Controllers fill the rules of aggregated roles later. */
+/** Returns the rules of a role, or its aggregation rule, because controllers fill the rules of aggregated roles later. */
 const rulesOf = ({ rules, aggregationRule }: KubeObject): unknown => aggregationRule ?? rules ?? [];
 const subjectsOf = ({ roleRef, subjects }: KubeObject): unknown => [
   roleRef,

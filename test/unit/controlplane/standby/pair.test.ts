@@ -111,7 +111,7 @@ class Pair {
     return pair;
   }
 
-  /** Stops answering. */
+  /** Stops the control plane without a farewell, so that it does not answer any more. */
   disappear(): Promise<void> {
     return this.#listener.close(0);
   }

@@ -1,4 +1,4 @@
-/** Tests a control plane that starts on a full disk. Its clock stands still, so that nothing can wait for a timer. */
+/** Tests a control plane that starts on a full disk. Its clock is a fake, so that the start cannot wait for a timer. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { it } from 'node:test';
@@ -10,7 +10,7 @@ import { SmallDisk } from '../../../small-disk.ts';
 import { until } from '../../../until.ts';
 
 it(
-  'serves reads at once, accepts writes as soon as there is room, and then writes what its start could not',
+  'a control plane on a full disk serves reads, accepts writes once there is room, and then creates the objects of its start',
   { timeout: 180_000 },
   async (t) => {
     const disk = new SmallDisk('32m');
@@ -21,7 +21,7 @@ it(
     const start = (): ReturnType<typeof startControlPlane> =>
       startControlPlane({ flags: { dataDir, bindAddress: '127.0.0.1', securePort: 0 }, clock });
     const first = await start();
-    // As after an update of the program, the next start has an object to create. Its port is another one to publish.
+    // The next start has a role to create, as after an update of the program, and another port to publish in `cluster-info`.
     await first.client.delete(clusterRoles, '', 'view');
     await first.close();
     disk.fill();
@@ -43,7 +43,7 @@ it(
 
     disk.empty();
     await write('y'.repeat(900_000));
-    await until('what the start could not write', async () => {
+    await until('the objects that the start could not write', async () => {
       await clock.advance(10_000);
       const role = await tolerate(again.client.get(clusterRoles, '', 'view'), isNotFound);
       return role !== undefined && (await published()).includes(`:${again.port}`);

@@ -14,19 +14,20 @@ import { temporaryFolder } from '../../../temporary-folder.ts';
 /** A disk writes a sector as a whole or not at all. */
 const SECTOR_BYTES = 512;
 
-interface Life {
+/** What one process writes before a power failure. */
+interface Run {
   /** Sizes of the values that are written and acknowledged, one transaction each. */
   readonly acknowledged: readonly number[];
-  /** Size of the value whose transaction the power failure meets. */
+  /** Size of the value whose transaction the power failure interrupts. */
   readonly last: number;
-  /** Which of its sectors reached the disk, over and over. */
+  /** Whether each sector of that transaction reached the disk. The list is repeated if there are more sectors. */
   readonly sectors: readonly boolean[];
 }
 
 const openIn = (directory: string): Promise<Storage> =>
   openSqliteStorage({ directory, clock: new FakeClock(), logger: silentLogger });
 
-/** Returns the log with some sectors of what `after` has and `before` has not. */
+/** Returns the log `before` with those of the changed sectors of `after` that `sectors` selects. */
 function torn(before: Buffer, after: Buffer, sectors: readonly boolean[]): Buffer {
   const left = Buffer.alloc(after.length);
   before.copy(left);
@@ -39,8 +40,12 @@ function torn(before: Buffer, after: Buffer, sectors: readonly boolean[]): Buffe
   return left;
 }
 
-/** Lives through it. Returns the keys that were acknowledged. */
-async function live(directory: string, { acknowledged, last, sectors }: Life, name: string): Promise<string[]> {
+/** Writes, fails as without power, and leaves the files as they are then. Returns the keys that were acknowledged. */
+async function runUntilFailure(
+  directory: string,
+  { acknowledged, last, sectors }: Run,
+  name: string,
+): Promise<string[]> {
   const [file, log] = [join(directory, 'orchlet.db'), join(directory, 'orchlet.db-wal')];
   const storage = await openIn(directory);
   const keys: string[] = [];
@@ -56,12 +61,13 @@ async function live(directory: string, { acknowledged, last, sectors }: Life, na
   return keys;
 }
 
-async function survives(lives: readonly Life[]): Promise<void> {
+/** Asserts that the database is intact after each power failure, and has all acknowledged keys after the last one. */
+async function survives(runs: readonly Run[]): Promise<void> {
   const directory = temporaryFolder();
   try {
     const keys: string[] = [];
-    for (const [at, life] of lives.entries()) {
-      keys.push(...(await live(directory, life, `life-${at}`)));
+    for (const [at, run] of runs.entries()) {
+      keys.push(...(await runUntilFailure(directory, run, `run-${at}`)));
       assert.deepEqual(salvage(join(directory, 'orchlet.db')).damage, []);
     }
     const storage = await openIn(directory);
@@ -73,8 +79,8 @@ async function survives(lives: readonly Life[]): Promise<void> {
   }
 }
 
-describe('one power failure after the other', { timeout: 120_000 }, () => {
-  it('that leaves the end of a large transaction, and then of a smaller one before it, is no damage', async () => {
+describe('a write-ahead log after several power failures', { timeout: 120_000 }, () => {
+  it('is not damaged by the end of a large transaction behind the end of a smaller one', async () => {
     const sectors = [true, true, true, false, true, true];
     await survives([
       { acknowledged: [100], last: 120_000, sectors },
@@ -83,7 +89,7 @@ describe('one power failure after the other', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('that leaves the mark of a commit in one sector and the salts of a later write in the next is no damage', async () => {
+  it('is not damaged by the mark of a commit in one sector and the salts of a later write in the next', async () => {
     const [yes, no] = [true, false];
     await survives([
       { acknowledged: [14_505, 1973], last: 112_981, sectors: [no, yes, yes, no, yes, no, yes] },
@@ -97,12 +103,12 @@ describe('one power failure after the other', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('loses nothing that was acknowledged, and keeps no start and no examination from its work', async () => {
-    const life = fc.record({
+  it('has everything that was acknowledged, and can be opened and examined', async () => {
+    const run = fc.record({
       acknowledged: fc.array(fc.nat(20_000), { maxLength: 4 }),
       last: fc.nat(120_000),
       sectors: fc.array(fc.boolean(), { minLength: 1, maxLength: 40 }),
     });
-    await fc.assert(fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), survives), { numRuns: 15 });
+    await fc.assert(fc.asyncProperty(fc.array(run, { minLength: 1, maxLength: 4 }), survives), { numRuns: 15 });
   });
 });

@@ -110,7 +110,7 @@ async function drain(recorder: Recorder, handle: WatchHandle): Promise<void> {
   }
 }
 
-/** Integers beyond the precision of a double must be bigint here. */
+/** Whether no number is an integer beyond the precision of a double, which would have to be a bigint. */
 function hasSafeNumbers(value: unknown): boolean {
   if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value);
   return typeof value !== 'object' || value === null || Object.values(value).every(hasSafeNumbers);

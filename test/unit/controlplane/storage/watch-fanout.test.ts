@@ -132,7 +132,10 @@ function countingClock(): FakeClock {
   return Object.assign(new FakeClock(), { monotonic: () => (readings += 1) });
 }
 
-/** Commits changes to many watches, the last of which is part of the process. At most so many get events in one turn. */
+/**
+ * Commits changes to many watches, the last of which is part of the process. At most `watchesOfTurn` of them get events in one
+ * turn.
+ */
 async function commitToMany(clock: FakeClock, watchesOfTurn: number): Promise<void> {
   const changes = Array.from({ length: 40 }, (_, at) => creation(`p${at}`, at + 2));
   let revision = 1;

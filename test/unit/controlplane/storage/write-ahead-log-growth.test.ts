@@ -7,7 +7,7 @@ import { openDatabase } from '../../../../controlplane/storage/sqlite/database.t
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const LIVES = 20;
-const RECORDS_OF_A_LIFE = 25;
+const RECORDS_PER_RUN = 25;
 const VALUE_BYTES = 40_000;
 const MIB = 1024 * 1024;
 
@@ -20,7 +20,7 @@ test('a process that is killed again and again does not let the write-ahead log 
       if (life === 0) mkdirSync(directory);
       const file = join(directory, 'orchlet.db');
       const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
-      for (let at = 0; at < RECORDS_OF_A_LIFE; at += 1) {
+      for (let at = 0; at < RECORDS_PER_RUN; at += 1) {
         const revision = database.marks.lastRevision + at + 1;
         const columns = { createRevisions: [revision], expiries: [0], lengths: [VALUE_BYTES] };
         const values = new ArrayBuffer(VALUE_BYTES);
@@ -36,7 +36,7 @@ test('a process that is killed again and again does not let the write-ahead log 
     assert.ok(logBytes < 10 * MIB, `the log has ${logBytes} bytes, and 20 MB were written`);
     const file = join(scratch, String(LIVES), 'orchlet.db');
     const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
-    assert.equal(last.marks.lastRevision, LIVES * RECORDS_OF_A_LIFE);
+    assert.equal(last.marks.lastRevision, LIVES * RECORDS_PER_RUN);
     last.close();
   } finally {
     rmSync(scratch, { recursive: true, force: true });

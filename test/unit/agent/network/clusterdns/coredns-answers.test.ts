@@ -20,7 +20,7 @@ const { services, slices, answers } = JSON.parse(
   readFileSync(join(import.meta.dirname, 'coredns-answers.json'), 'utf8'),
 ) as { readonly services: Service[]; readonly slices: EndpointSlice[]; readonly answers: string[] };
 
-/** Questions that are answered otherwise, with the reasons. */
+/** Questions to which the answer differs from that of CoreDNS, with the reasons. */
 const DIFFERENT: readonly (readonly [RegExp, string])[] = [
   [/^\S+ bare\.svc\./, 'the server knows no namespaces: one without services does not exist'],
   [/^\S+ 10-0-0-7\.none\.pod\./, 'the server knows no namespaces: the name of a pod is an address in each'],
@@ -97,7 +97,7 @@ describe('the answers of the name server', () => {
     assert.deepEqual(differing, []);
   });
 
-  it('differ where the reasons say', async () => {
+  it('differ from those of CoreDNS for the listed questions', async () => {
     for (const [pattern, reason] of DIFFERENT) {
       const lines = answers.filter((line) => pattern.test(line));
       const ours = await Promise.all(lines.map((line) => answered(line.split(' ')[0] ?? '', line.split(' ')[1] ?? '')));

@@ -13,7 +13,7 @@ const read = (stubDomains?: unknown, upstreamNameservers?: unknown) =>
   );
 
 describe('the configuration of the name server', () => {
-  it('has servers for domains, of which the longest counts, and servers for all other names', () => {
+  it('has servers for domains, among which the longest one counts, and servers for all other names', () => {
     const config = read({ 'Acme.local.': ['192.0.2.1', '192.0.2.2:5353'], 'lab.acme.local': ['2001:db8::1'] }, [
       '192.0.2.9',
     ]);
@@ -58,7 +58,7 @@ describe('the configuration of the name server', () => {
     ['upstream servers that are no list', undefined, { a: 1 }, /upstreamNameservers has no list/],
     ['upstream servers that are no addresses', undefined, ['::zz'], /upstreamNameservers has "::zz"/],
   ] as const)
-    it(`reports ${what}, and takes the rest`, () => {
+    it(`reports ${what}, and uses the rest`, () => {
       const config = read({ 'fine.local': ['192.0.2.7'], ...stubDomains }, upstreams);
       const found = Array.isArray(stubDomains) ? read(stubDomains, upstreams) : config;
       assert.match(found.problems.join('; '), problem);
@@ -66,7 +66,7 @@ describe('the configuration of the name server', () => {
       if (!Array.isArray(stubDomains)) assert.deepEqual([...config.stubDomains.keys()], ['fine.local']);
     });
 
-  it('reports text that is not JSON, and more servers than are asked', () => {
+  it('reports text that is not JSON, and more servers than are used', () => {
     assert.match(forwardConfig({ stubDomains: '{' }, SURROUNDINGS).problems.join(), /stubDomains is not valid JSON/);
     const config = read(undefined, ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4']);
     assert.deepEqual([config.upstreams.length, config.problems.length], [3, 1]);

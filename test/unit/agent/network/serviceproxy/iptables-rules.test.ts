@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
-  CHAINS_OF_A_PART,
+  CHAINS_PER_PART,
   IptablesTransactions,
 } from '../../../../../agent/network/serviceproxy/iptables-transactions.ts';
 import type { RuleSettings } from '../../../../../agent/network/serviceproxy/rule-writer.ts';
@@ -210,7 +210,7 @@ class Chains {
 
   apply(part: string): void {
     const declared = lines(part, ' - [0:0]');
-    assert.ok(declared.length <= CHAINS_OF_A_PART + 2, 'and those of the filter table');
+    assert.ok(declared.length <= CHAINS_PER_PART + 2, 'and those of the filter table');
     for (const line of part.split('\n')) {
       const [verb = '', chain = ''] = line.split(' ');
       if (verb.startsWith(':')) this.#rules.set(verb.slice(1), []);

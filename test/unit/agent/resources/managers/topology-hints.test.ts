@@ -10,7 +10,7 @@ import {
   type TopologyHint,
 } from '../../../../../agent/resources/managers/topologymanager/hints.ts';
 
-/** Nodes 0 and 1 are close to each other, and so are 2 and 3. */
+/** Returns NUMA nodes. Nodes 0 and 1 are close to each other, and so are 2 and 3. */
 const nodes = (count: number): NumaNode[] =>
   Array.from({ length: count }, (_, id) => ({
     id,

@@ -87,7 +87,7 @@ let impatient: ServerUnderTest;
 let api: FakeServer;
 let echo: Server;
 
-/** Endpoints of the API server that lead to the agent, like pods/exec and nodes/proxy. */
+/** Returns an endpoint of the API server that leads to the agent, like pods/exec and nodes/proxy. */
 function row(resource: string, name: string, path: (request: ConnectRequest) => string): Rest {
   return {
     info: fakeInfo(resource, 'Any', { namespaced: resource !== 'nodes' }),

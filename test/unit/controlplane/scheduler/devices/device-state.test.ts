@@ -20,7 +20,7 @@ const claimOf = (uid: string, ...devices: readonly string[]): ResourceClaim =>
     ...(devices.length === 0 ? {} : { status: { allocation: allocationOf(...devices) } }),
   }) as ResourceClaim;
 
-/** Informers whose claims cannot be listed. `handler` is the one that the state adds for claims. */
+/** Returns informers whose claims cannot be listed. `handler` is the one that the state adds for claims. */
 function unlistable(): { readonly informers: Informers; handler(): Handler } {
   let added: Handler = {};
   const informerOf = (resource: ResourceOf<unknown>): object => ({

@@ -1,4 +1,4 @@
-/** An etcd from which `orchlet migrate` reads, or another server in its place. */
+/** Tests `orchlet migrate` with an etcd, or another server in its place, that returns invalid pages. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
@@ -12,7 +12,7 @@ interface Answer {
   readonly keys: readonly (readonly [key: string, revision?: number])[];
 }
 
-/** Runs an etcd that answers each request for a range with this. */
+/** Runs an etcd that answers each request for a range with `answer`. */
 async function withEtcd(answer: Answer, use: (url: string) => Promise<void>): Promise<void> {
   const codec = buildCodecs(ETCD_MESSAGES);
   const server = new Server();
@@ -65,8 +65,8 @@ async function keysOf(url: string): Promise<readonly string[]> {
   }
 }
 
-describe('an etcd whose pages', () => {
-  it('are in order is read to its end', () =>
+describe('the pages of an etcd', () => {
+  it('are read to the end if they are in order', () =>
     withEtcd({ keys: [['/registry/a'], ['/registry/b', 9]] }, async (url) =>
       assert.deepEqual(await keysOf(url), ['/registry/a', '/registry/b']),
     ));
@@ -75,11 +75,11 @@ describe('an etcd whose pages', () => {
     ['repeat the same keys for ever', { more: true, keys: [['/registry/a'], ['/registry/b']] }],
     ['have a key twice', { keys: [['/registry/a'], ['/registry/a']] }],
     ['have keys of another range', { keys: [['/registry0']] }],
-    ['have a key from after their revision', { keys: [['/registry/a', 10]] }],
+    ['have a key that was written after their revision', { keys: [['/registry/a', 10]] }],
     ['have a key without a revision', { keys: [['/registry/a', 0]] }],
-    ['have revisions that no number is exact for', { revision: 2 ** 60, keys: [['/registry/a']] }],
+    ['have revisions that no number represents exactly', { revision: 2 ** 60, keys: [['/registry/a']] }],
   ] as const satisfies readonly (readonly [string, Answer])[]) {
-    it(`${what} is refused in one line`, () =>
+    it(`are refused in one line if they ${what}`, () =>
       withEtcd(answer, (url) =>
         assert.rejects(keysOf(url), {
           name: 'EtcdError',
