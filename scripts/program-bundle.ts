@@ -101,7 +101,7 @@ const namedExports: Plugin = {
 function copyAddon(target: string, addons: readonly string[]): void {
   const source = join(ROOT, 'node_modules', ADDON);
   mkdirSync(join(target, 'prebuilds'), { recursive: true });
-  // Its files are CommonJS, unlike those around it.
+  // The files of the addon are CommonJS, unlike those around it.
   writeFileSync(join(target, 'package.json'), `${JSON.stringify({ name: ADDON, version: versionOf(ADDON) })}\n`);
   cpSync(join(source, 'lib'), join(target, 'lib'), { recursive: true });
   for (const name of addons)

@@ -141,7 +141,7 @@ export async function decide(
     backoff: new Backoff({ firstMs: RETRY_MS, longestMs: RETRY_MS }),
   });
   await loop.run(signal, async () => {
-    // The API server is not available; the next attempt follows.
+    // While the API server is not available, the answer is unknown, and the next attempt follows.
     const answer = await mayReadPolicies(client).catch(() => undefined);
     // A user who keeps an authorizer from answering must not be able to turn policies off.
     const isAllowed = answer?.isFault === true && state === 'on' ? undefined : answer?.isAllowed;

@@ -95,7 +95,7 @@ export class SyncLoop {
         break;
       case 'reconcile':
         statuses.reconcile(pod);
-        // Only the status differs from the agent's. Other programs set the conditions of readiness gates in it.
+        // Only the status differs from that of the agent: other programs set the conditions of readiness gates in it.
         if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
         break;
       case 'remove':

@@ -68,7 +68,7 @@ export async function criLeftovers(endpoint: string, { instance, podUids }: Left
 async function removeSandbox(endpoint: string, id: string): Promise<void> {
   const client = await connectCri({ runtime: endpoint, images: '', timeoutMs: TIMEOUT_MS });
   try {
-    // Both succeed where the sandbox is gone, as CRI demands.
+    // Both calls succeed if the sandbox is gone, as CRI demands.
     await client.call('stopPodSandbox', { podSandboxId: id });
     await client.call('removePodSandbox', { podSandboxId: id });
   } finally {

@@ -195,7 +195,7 @@ class FileSource implements PodSource {
       const files: string[] = [];
       for (const name of names.filter((candidate) => !candidate.startsWith('.')).sort()) {
         const file = join(path, name);
-        // The file was removed since the directory was listed.
+        // A file that was removed since the directory was listed has no kind.
         const kind = await stat(file).catch(() => undefined);
         if (kind?.isFile() === true) files.push(file);
         else if (kind?.isDirectory() === true)

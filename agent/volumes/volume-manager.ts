@@ -325,7 +325,7 @@ class HostVolumes implements VolumeManager {
     const { csi, logger, observe, rootDirectory } = this.#options;
     const root = join(rootDirectory, 'pods');
     const pods = { cleaned: 0, failed: 0 };
-    // Before the first pod there is no directory.
+    // The directory does not exist before the first pod.
     for (const uid of await readdir(root).catch(() => [])) {
       if (this.#pods.has(uid) || known().has(uid)) continue;
       try {

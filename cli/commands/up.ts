@@ -281,7 +281,7 @@ async function agentFlagsFor(
   const { serviceProxy } = values;
   const passed = NODE_KEYS.filter((key) => given.has(key));
   return {
-    // Only the flags that were passed: the others have the defaults of the agent, as /configz shows.
+    // The agent gets only the flags that were passed. For the others it has its own defaults, as /configz shows.
     ...pickKeys(values, passed),
     kubeconfig,
     bootstrapKubeconfig,
@@ -292,7 +292,7 @@ async function agentFlagsFor(
     anonymousAuth: false,
     authenticationTokenWebhook: true,
     authorizationMode: 'Webhook',
-    // It would show the pods of all namespaces, their environment included, to every pod.
+    // The read-only port would show the pods of all namespaces, their environment included, to every pod.
     ...(given.has('readOnlyPort') ? {} : { readOnlyPort: 0 }),
     // A host that runs a cluster of one node is often a desktop with swap.
     failSwapOn: false,

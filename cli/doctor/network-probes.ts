@@ -56,7 +56,7 @@ export const hostProbes: NetworkProbes = {
     const own = await readlink('/proc/self/ns/net');
     for (const pid of await readdir('/proc')) {
       if (!/^\d+$/.test(pid)) continue;
-      // The process has exited meanwhile.
+      // A process that has exited meanwhile has no cgroups.
       const cgroups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
       if (!/\/kubepods/.test(cgroups)) continue;
       const network = await readlink(`/proc/${pid}/ns/net`).catch(() => own);

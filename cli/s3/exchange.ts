@@ -135,7 +135,7 @@ export class S3Exchange {
     const late = this.#clock.after(this.#times.answerMs, () =>
       sent.destroy(new Error(`no answer within ${this.#times.answerMs / 1000} s`)),
     );
-    // This also applies while the body is read, so a response that stalls is aborted.
+    // The timeout also applies while the body is read, so a response that stalls is aborted.
     sent.on('timeout', () => sent.destroy(new Error(`nothing came for ${this.#times.idleMs / 1000} s`)));
     sent.on('error', answered.reject);
     sent.on('response', answered.resolve);

@@ -15,7 +15,7 @@ const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
-  // Only trims the white space of HTTP: any other character is part of the token.
+  // Only the white space of HTTP is trimmed: any other character is part of the token.
   const [scheme = '', token, ...more] = trim(header, ' \t').split(' ');
   if (token === undefined || scheme.toLowerCase() !== 'bearer') return websocketToken(credentials);
   if (token !== '') return token;

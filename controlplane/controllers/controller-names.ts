@@ -108,7 +108,7 @@ const ABSENT: ReadonlySet<string> = new Set([
   'service-lb-controller',
   'storage-version-migrator-controller',
   'storageversion-garbage-collector-controller',
-  // Their names before 1.28.
+  // The names below are those before 1.28.
   'cloud-node-lifecycle',
   'route',
   'service',

@@ -86,7 +86,7 @@ async function scan(folder: string, depth: number, found: Found): Promise<boolea
         await scan(path, depth + 1, found);
       } else if (MANIFEST.test(name)) addFile(path, stats, present.has(name + SKIP), found);
     } catch (error) {
-      // It may have been removed since the folder was listed. A link that leads nowhere is the same for readers.
+      // The file may have been removed since the folder was listed. A link that leads nowhere is the same for readers.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') found.faults.set(path, messageOf(error));
     }
   }

@@ -94,7 +94,7 @@ export class ManifestSources {
     }
     if (nowMs - settling.sinceMs < SETTLE_MS) return;
     const state = await this.#read(source, signal);
-    // It was written to while it was read.
+    // The file was written to while it was read.
     if (state === undefined) return;
     this.#states.set(path, state);
     this.#settling.delete(path);

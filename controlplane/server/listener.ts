@@ -221,7 +221,7 @@ export class Listener {
 
   #acceptHttp1(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade): void {
     const connection = this.#connections.get(request.socket);
-    // What follows a refused request is not read as a request.
+    // The bytes after a refused request are not read as another request.
     if (this.#refused.has(request.socket)) return;
     const refusal = refusalOf(request);
     // A client can be disconnected before its request is read.

@@ -232,7 +232,8 @@ export class WatchFanout {
   }
 
   #awaitRevision(member: Member): void {
-    // This is rare: a client of another cluster's history. It is checked again after a second.
+    // A watch of a future revision is rare: its client knows the history of another cluster. The revision is checked again
+    // after a second.
     this.#source.clock.after(1000, () => {
       if (!member.closed && !member.paused && !member.live) this.#catchUp(member);
     });

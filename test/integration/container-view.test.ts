@@ -104,7 +104,7 @@ describe('what a container sees', { skip: skipWithoutBoth, timeout: 290_000 }, (
       const script =
         'echo $CPU $MEMORY; cat /proc/1/oom_score_adj; cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max';
       const capacity = Number(/^MemTotal:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]) * 1024;
-      // The part of the pod's requests that exceeds those of its containers is shared by them: 32 of 64 MiB.
+      // The containers share the part of the pod's requests that exceeds their own requests: 32 of 64 MiB.
       const score = (mebibytes: number): number =>
         Math.min(999, 1000 - Math.floor((1000 * mebibytes * MEBIBYTE) / capacity));
       assert.equal(nodes.shell(pod, script), `200 96\n${score(16)}\n${96 * MEBIBYTE}`);

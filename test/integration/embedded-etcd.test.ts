@@ -176,7 +176,7 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
   });
 
   it('use members that joined after their start while their own one is down, without a restart', async () => {
-    // Both may have joined between two checks, and then one line of the log has them.
+    // Both members may have joined between two checks, and then one line of the log names both.
     const lastChange = (): string =>
       at(0)
         .log.split('\n')
@@ -247,7 +247,7 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
     await until('the exit of its control plane', () => at(2).child?.exitCode !== null);
     assert.match(at(2).log, /This member of etcd was removed from its cluster/);
     assert.equal(await create(at(0), 'after-removal'), 201);
-    // Its host joins again once its data are gone, with another name.
+    // A host joins again, with another name, once its data are gone.
     rmSync(at(2).directory, { recursive: true });
     mkdirSync(at(2).directory, { mode: 0o700 });
     await join_(at(2));

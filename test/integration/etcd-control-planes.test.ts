@@ -33,7 +33,7 @@ describe('two control planes on one etcd', { skip: etcdMissing, timeout: 300_000
   before(async () => {
     etcd = await EtcdProcess.start();
     const like = await SoakServer.start({ etcd: [etcd.url], more: [...QUIET, '--etcd-prefix', '/keys'] });
-    // Both start at the same time, where nothing is stored.
+    // Both servers start at the same time, on an empty etcd.
     [one, other] = await Promise.all([
       SoakServer.start({ etcd: [etcd.url], more: QUIET, like }),
       SoakServer.start({ etcd: [etcd.url], more: QUIET, like }),

@@ -88,11 +88,11 @@ test('a backup that is restored on another host deletes nothing before the files
   put('r.yaml', configMap('restored', '1'));
   await until('the object', () => valueOf('restored') === '1');
   await plane.stop();
-  // What a data directory has that was made by a restore: the objects, and nothing of the host.
+  // After a restore, a data directory has the objects and no file that belongs to the host.
   rmSync(join(plane.directory, 'installation'));
   rmSync(pathOf('r.yaml'));
   await plane.launch();
-  // What is missing goes after some seconds, which the deletion of another object shows.
+  // Objects that are in no file are deleted after some seconds. The deletion of another object shows that they are over.
   put('s.yaml', configMap('other', '1'));
   await until('the other object', () => valueOf('other') === '1');
   rmSync(pathOf('s.yaml'));

@@ -160,7 +160,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     });
     const moved = await until('six pods without it', () => ready('web', 6));
     assert.deepEqual(nodesOf(moved), ['a', 'b']);
-    // It is unknown whether they have terminated, so they stay terminating until their node reports.
+    // It is unknown whether the pods have terminated, so they stay terminating until their node reports.
     const waiting = pods('web').filter(({ spec }) => spec.nodeName === 'c');
     assert.deepEqual(
       waiting.map(({ metadata }) => metadata.uid).sort(),

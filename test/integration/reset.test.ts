@@ -75,7 +75,7 @@ for (const [on, why] of RUNTIMES)
         rules: lines(inside('ip', 'rule')),
         iptables: ownRules(inside('iptables-save')),
         ip6tables: ownRules(inside('ip6tables-save')),
-        // Those of iptables with the backend nf_tables are compared above.
+        // The tables of iptables with the backend nf_tables are compared above.
         nftables: lines(inside('nft', 'list', 'tables')).filter((line) => line.includes('orchlet')),
         parameters: parameters(),
         mounts: below(readFileSync('/proc/self/mountinfo', 'utf8')),

@@ -258,7 +258,7 @@ function scenarios(mode: ProxyMode): void {
 
   before(async () => {
     connectAll();
-    // What other programs drop must not hinder services.
+    // A packet filter of other programs that drops forwarded packets must not affect services.
     run('ip', ['netns', 'exec', NODE, 'iptables', '-P', 'FORWARD', 'DROP']);
     run('ip', [
       'netns',

@@ -359,7 +359,7 @@ describe('a warm standby', { timeout: 900_000 }, () => {
     assert.ok(role.role === 'promoted' && role.isFenced);
     assert.equal(await load.judge(first.api, role.revision), 0);
     await second.exited();
-    // It was started with --standby-of, as a service is: the next start makes it the standby.
+    // The second one was started with --standby-of, as a service is: the next start makes it the standby.
     second.launch('--standby-of', first.url);
     await second.following();
   });
@@ -374,7 +374,7 @@ describe('a warm standby', { timeout: 900_000 }, () => {
     await first.end('SIGKILL');
     await load.stop();
     second.launch('--standby-of', first.url);
-    // It has no report of its copy before it follows.
+    // The standby has no report of its copy before it follows.
     await until('the standby', async () => (await second.report().catch(() => undefined))?.completeAtMs);
     assert.equal(orchlet('promote', '--force', '--data-dir', second.directory).status, 0);
     await second.ready();

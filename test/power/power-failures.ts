@@ -125,7 +125,7 @@ async function liveAndFail(life: Life): Promise<Left> {
     for (; at[0] === index && life.violations.length === 0; at.shift())
       left = await checkStates(life, disk, `change ${index} of ${changes.length}`);
   }
-  // What the recorder missed would be missing here.
+  // A change that the recorder missed would be missing here.
   assert.deepEqual(disk.current(), readTree(root), 'the recording differs from the folder');
   count('changes recorded', changes.length);
   return left;

@@ -41,7 +41,7 @@ const V1_CONTROLLERS = [
  * Resolves to the version and, for v1, the mounted controllers. A mount point without files counts as v1 without controllers.
  */
 export async function readCgroupMount(mountPoint: string): Promise<CgroupMount> {
-  // Nothing is mounted, so there are no controllers.
+  // If nothing is mounted there, there are no controllers.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return { mountPoint, version: 2, controllers: [] };
   return { mountPoint, version: 1, controllers: entries.filter((entry) => V1_CONTROLLERS.includes(entry)) };
@@ -92,7 +92,7 @@ export class FileCgroups implements CgroupManager {
   async children(name: string): Promise<readonly string[]> {
     const found = new Set<string>();
     for (const base of this.bases())
-      // The cgroup does not exist in this hierarchy.
+      // A cgroup that does not exist in this hierarchy has no entries.
       for (const entry of await readdir(join(base, cgroupPath(name)), { withFileTypes: true }).catch(() => []))
         if (entry.isDirectory()) found.add(`${cgroupPath(name)}/${entry.name}`);
     return [...found];

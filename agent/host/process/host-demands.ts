@@ -77,7 +77,7 @@ async function differingParameters(root: string): Promise<readonly KernelParamet
   const found: KernelParameter[] = [];
   for (const [name, wanted] of Object.entries(KERNEL_PARAMETERS)) {
     const path = join(root, 'proc/sys', name);
-    // The kernel does not have this parameter.
+    // The kernel may lack this parameter.
     const text = await readFile(path, 'utf8').catch(() => undefined);
     if (text !== undefined && Number(text) !== wanted) found.push({ name, path, wanted, actual: Number(text) });
   }

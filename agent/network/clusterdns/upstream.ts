@@ -76,7 +76,8 @@ export function askOverTcp({ address, port }: Upstream, question: Buffer, timeou
   const socket = connect({ host: address, port });
   return new Promise<Buffer>((resolve, reject) => {
     const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
-    // It limits the whole response: one that comes byte by byte would hold its place among the forwarded queries for hours.
+    // The timeout limits the whole response: one that comes byte by byte would hold its place among the forwarded queries for
+    // hours.
     AbortSignal.timeout(timeoutMs).addEventListener('abort', () => fail('no answer in time'), { once: true });
     socket.on('error', (error) => fail(error.message));
     socket.on('close', () => fail('closed the connection'));

@@ -125,7 +125,7 @@ export function readSelector(selector: Parameters<typeof fromLabelSelector>[0], 
   try {
     return fromLabelSelector(selector);
   } catch {
-    // It is not logged, because each change of a pod compiles the policies again.
+    // The error is not logged, because each change of a pod compiles the policies again.
     return otherwise;
   }
 }

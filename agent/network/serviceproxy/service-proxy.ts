@@ -245,7 +245,7 @@ export class ServiceProxy {
   async #removeOthers(): Promise<void> {
     const { writers, otherWriters } = this.#options;
     for (const writer of [...writers, ...otherWriters]) if (writer !== this.#writer) await this.#removeRules(writer);
-    // Both modes may have rules in the same tables of iptables.
+    // The removed rules and those of this mode may be in the same tables of iptables.
     for (const family of this.#active) await this.#writer?.intact(family);
   }
 

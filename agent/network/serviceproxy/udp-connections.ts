@@ -32,11 +32,11 @@ export function hostConntrack(prefix: readonly string[] = []): Conntrack {
     const [command = 'conntrack', ...rest] = [...prefix, 'conntrack', ...args];
     const child = spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
     const [stderr, closed] = [text(child.stderr), once(child, 'close') as Promise<[number | null]>];
-    // Awaited below.
+    // The end of the process is awaited below.
     closed.catch(() => undefined);
     yield* createInterface({ input: child.stdout });
     const [code] = await closed;
-    // It exits with 1 if no entry matched.
+    // conntrack exits with 1 if no entry matched.
     if (code !== 1) assertSucceeded('conntrack', { code, stderr: await stderr });
   };
 }

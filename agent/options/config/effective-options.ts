@@ -132,7 +132,7 @@ function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[
   const read = readField(row, json);
   if ('problem' in read) return undefined;
   if (row.config.keepsZero === true || !isZero(read.value)) return read.value;
-  // No option has a use for an empty text that its default does not serve as well.
+  // An empty text counts as absent: no option has a use for one that its default does not serve as well.
   if (row.type === 'string' || at(dropped, row.config.path) === undefined) return undefined;
   const problem = (row.check as ((value: unknown) => string | undefined) | undefined)?.(read.value);
   if (problem !== undefined) throw new ConfigurationError(`the field ${row.config.path} ${problem}`);

@@ -87,7 +87,7 @@ export async function readCgroupFiles(
 
 /** Returns when the directory of a cgroup was created. A new child changes its time, but not that of the file. */
 export async function creationMs(directory: string, file: string): Promise<number | undefined> {
-  // The cgroup is gone.
+  // A cgroup that is gone has no times.
   const times = await Promise.all([directory, join(directory, file)].map((path) => stat(path).catch(() => undefined)));
   const found = times.flatMap((entry) => (entry === undefined ? [] : [entry.mtimeMs]));
   return found.length === 0 ? undefined : Math.min(...found);
@@ -95,7 +95,7 @@ export async function creationMs(directory: string, file: string): Promise<numbe
 
 /** Returns the names of the child cgroups of a directory; none if it does not exist. */
 export async function childCgroups(directory: string): Promise<readonly string[]> {
-  // The cgroup is gone.
+  // A cgroup that is gone has no entries.
   const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }

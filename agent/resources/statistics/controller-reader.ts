@@ -110,7 +110,7 @@ function memoryUsage(files: Files): CgroupUsage['memory'] {
     maxUsageBytes: parseCount(files.get('memory.max_usage_in_bytes')),
     activeFileBytes: total('active_file'),
     inactiveFileBytes,
-    // Those of the cgroup itself without its children, as cAdvisor reports them for both scopes.
+    // The faults of the cgroup itself without its children, as cAdvisor reports them for both scopes.
     pageFaults: stat.get('pgfault') ?? 0,
     majorPageFaults: stat.get('pgmajfault') ?? 0,
     failures: parseCount(files.get('memory.failcnt')),

@@ -134,7 +134,7 @@ async function walk(root: string, device: number, soFar: GrowingUsage | undefine
       const name = level.pending.pop();
       if (name === undefined) await leave(levels);
       else {
-        // The directory was removed or replaced while it was measured.
+        // A directory that was removed or replaced meanwhile is not measured.
         const inner = await level.directory.enter(name).catch(() => undefined);
         if (inner !== undefined) await enter(inner);
         if (!level.isHeld && levels.at(-1) !== level) await level.directory.close();
@@ -191,7 +191,7 @@ class Tally implements DiskUsage {
   async scan(directory: Directory): Promise<string[]> {
     const directories: string[] = [];
     for await (const { name } of directory.scan()) {
-      // The file was removed while it was measured.
+      // A file that was removed meanwhile is not measured.
       const entry = await directory.lstat(name).catch(() => undefined);
       if (entry === undefined || entry.dev !== this.#device) continue;
       if (entry.isDirectory()) directories.push(name);

@@ -105,6 +105,6 @@ function parseDiskstats(text: string): ReadonlyMap<string, DiskCounters> {
 }
 
 async function textOf(path: string): Promise<string> {
-  // The kernel does not have this file.
+  // The kernel may lack this file.
   return readFile(path, 'utf8').catch(() => '');
 }

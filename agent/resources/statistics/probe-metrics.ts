@@ -41,7 +41,7 @@ export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
       const { name, namespace, uid } = pod.metadata;
       const type = capitalized(kind);
       total.with(container, namespace, name, uid, type, result).inc();
-      // As in the kubelet.
+      // As in the kubelet, only successful probes have a duration.
       if (result === 'successful') durations.with(container, namespace, name, type).observe(tookMs / 1000);
       const series = counted.get(uid) ?? new Map<string, readonly string[]>();
       counted.set(uid, series.set(`${container}/${type}/${result}`, [container, namespace, name, uid, type, result]));

@@ -40,11 +40,11 @@ async function openFilesOf(
   let sockets = 0;
   for (const pid of pids) {
     const directory = join(procDirectory, String(pid), 'fd');
-    // The process has exited.
+    // A process that has exited has no open files.
     const names = await readdir(directory).catch(() => []);
     descriptors += names.length;
     if (descriptors > MAX_DESCRIPTORS) return undefined;
-    // The file was closed.
+    // A file that was closed meanwhile has no target.
     const targets = await Promise.all(names.map((name) => readlink(join(directory, name)).catch(() => '')));
     sockets += targets.filter((target) => target.startsWith('socket:')).length;
   }
@@ -52,7 +52,7 @@ async function openFilesOf(
 }
 
 async function maxOpenFilesOf(path: string): Promise<number | undefined> {
-  // The process has exited.
+  // A process that has exited has no limits.
   const limits = await readFile(path, 'utf8').catch(() => '');
   const soft = /^Max open files\s+(\d+)/m.exec(limits)?.[1];
   return soft === undefined ? undefined : Number(soft);

@@ -263,7 +263,7 @@ export class UsageCollector {
 
 /** Reads the counters of a `net/dev` file. Returns none if the file cannot be read. */
 export async function interfacesOf(path: string): Promise<readonly InterfaceCounters[]> {
-  // The process of the file has exited.
+  // A process that has exited has no interfaces.
   return parseNetDev(await readFile(path, 'utf8').catch(() => ''));
 }
 

@@ -49,7 +49,7 @@ export class CriStates {
   async container(id: ContainerId): Promise<ContainerStatus> {
     const status = await this.#requestStatus(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
-    // Only lists contain the sandbox id of a container. It never changes.
+    // The sandbox id of a container never changes. Only lists contain it, and statuses do not.
     const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
     const found = containerStatusOf(status, known);
     this.#known.set(id, { state: status.state, status: found });

@@ -34,7 +34,7 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
       resolve(new SpdyConnection(socket, head));
     });
     request.once('response', (response) => {
-      // Its body may have no end.
+      // The body of the response may have no end.
       response.destroy();
       reject(
         new RuntimeError('unknown', `the runtime's streaming server responded with status ${response.statusCode ?? 0}`),

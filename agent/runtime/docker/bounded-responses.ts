@@ -107,7 +107,7 @@ async function bodyOf(response: IncomingMessage, longestBytes: number): Promise<
   try {
     return JSON.parse(bytes.toString('utf8')) as unknown;
   } catch {
-    // Not JSON, such as the answer to a ping.
+    // The response is not JSON, such as the answer to a ping.
     return bytes;
   }
 }

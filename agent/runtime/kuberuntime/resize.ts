@@ -81,7 +81,7 @@ export function memoryProblem(
   lowered: { readonly podBytes: number | undefined; readonly containers: readonly LoweredContainer[] },
   stats: readonly Pick<ContainerStats, 'id' | 'memoryUsageBytes' | 'memoryWorkingSetBytes'>[],
 ): string | undefined {
-  // Not every runtime reports the whole usage.
+  // The larger of the two usages counts, because not every runtime reports the whole usage as both.
   const usages = new Map<string, number>(
     stats.map((each) => [each.id, Math.max(each.memoryUsageBytes, each.memoryWorkingSetBytes)]),
   );

@@ -51,7 +51,7 @@ function parseJson(line: Buffer): LogEntry | undefined {
   try {
     value = JSON.parse(line.toString());
   } catch {
-    // Not the format of Docker.
+    // The line does not have the format of Docker.
     return undefined;
   }
   if (typeof value !== 'object' || Array.isArray(value)) return undefined;

@@ -114,9 +114,9 @@ export class LogRotation {
     try {
       await runtime.reopenLog(id);
     } catch (error) {
-      // It still writes into the old file, under whatever name.
+      // The runtime still writes into the old file, under whatever name.
       await folder.rename(moved, log);
-      // It has terminated meanwhile: its log is complete.
+      // The container has terminated meanwhile, so that its log is complete.
       if (error instanceof RuntimeError && error.code === 'not-found') return;
       throw error;
     }

@@ -138,7 +138,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
           return send(2 * index + 1, Buffer.from(describe(port, error)));
         },
       )
-      // The client is gone or the socket fails. Either ends the session.
+      // The session ends if the client is gone or the socket fails.
       .catch(() => socket.close(1000));
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {

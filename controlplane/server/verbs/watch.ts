@@ -129,7 +129,7 @@ async function stream({ request, rest, options, carrier, limits, context, media,
     bookmarkTimer?.cancel();
     handle?.close();
     carrier.end();
-    // What the client has not taken yet counts until it has.
+    // Events that the client has not taken yet count until it has taken them.
     if (carrier.isTaken) ended.resolve();
     else limits.waiting();
   };

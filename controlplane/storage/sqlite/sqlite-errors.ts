@@ -31,7 +31,7 @@ const OUTCOMES: ReadonlyMap<string, WriteOutcome> = new Map(
     SQLITE_AUTH: 'unknown',
     SQLITE_NOMEM: 'unknown',
     SQLITE_NOLFS: 'unknown',
-    // These are bugs: a revision that exists already, or a statement that does not match the schema.
+    // The constraints only fail by a bug: a revision exists already, or a statement does not match the schema.
     SQLITE_CONSTRAINT: 'unknown',
     SQLITE_MISMATCH: 'unknown',
     SQLITE_MISUSE: 'unknown',

@@ -27,7 +27,7 @@ test('a call tree sums the time of samples by function, without the time in whic
   assert.deepEqual([serve?.frame.functionName, serve?.self, serve?.total], ['serve', 1, 47]);
 });
 
-test('what a part calls outside of the project counts for that part', () => {
+test('the time of calls outside of the project counts for the part that makes them', () => {
   const shares = sharesByPart(cpuTree(PROFILE), partOf, 'node');
   assert.deepEqual(
     [...shares],

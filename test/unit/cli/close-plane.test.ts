@@ -19,7 +19,7 @@ test('the process waits until the control plane is closed', async () => {
   assert.deepEqual(warnings, []);
 });
 
-test('the process stops waiting before systemd kills it, and logs that', async () => {
+test('the process stops waiting before systemd kills it, and logs a warning', async () => {
   const warnings: string[] = [];
   const logger = { ...silentLogger, warn: (_fields: object, message: string) => void warnings.push(message) };
   const clock = new FakeClock();

@@ -56,7 +56,7 @@ const judged = (
 const KEPT = [write(0, 'a', 15, 50), write(0, 'b', 20, 55)];
 const LOST = write(0, 'c', 25, 70);
 
-test('what was acknowledged after the last copied revision may be lost by force, and nothing else', () => {
+test('a forced promotion may lose writes that were acknowledged after the last copied revision, and no others', () => {
   const after = [read(1, 'a', 15, 120), read(1, 'c', undefined, 121), list(1, 1_000_021, [['a', 15]], 130)];
   const { violations, lost } = lineageReport([...KEPT, LOST, ...after.slice(0, 2)], [], [FIRST, PROMOTED]);
   assert.deepEqual([violations, lost], [[], 1]);
@@ -66,7 +66,7 @@ test('what was acknowledged after the last copied revision may be lost by force,
   assert.match(judged([...KEPT, read(1, 'a', 12, 120)]), /a read of a gives 12, after 15 was shown/);
 });
 
-test('what a former first acknowledges between the promotion and its end is counted, and after that it is wrong', () => {
+test('writes that a former first acknowledges after the promotion are counted until it is stopped, and are violations after that', () => {
   const { violations, afterPromotion } = lineageReport([...KEPT, write(0, 'c', 26, 140)], [], [FIRST, PROMOTED]);
   assert.deepEqual([violations, afterPromotion], [[], 1]);
   assert.match(judged([...KEPT, write(0, 'c', 26, 160)]), /the former first acknowledged c=c-26@26 10 ms after it was/);

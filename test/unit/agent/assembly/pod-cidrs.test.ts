@@ -39,7 +39,7 @@ test('the pod CIDRs are sent to a failing runtime until it accepts them, and not
   stop.abort();
 });
 
-test('of two assignments the newest is passed', async () => {
+test('the newest of two assignments is passed to the runtime', async () => {
   const { clock, stop, calls, assign } = setUp(1);
   assign('10.0.1.0/24');
   await clock.settle();

@@ -303,7 +303,7 @@ describe('a flood of wrong tokens, which anybody can send to the port of an agen
         await first;
         await clock.advance(121_000);
       }
-      // Those without a turn in the first round get one in the second.
+      // Clients without a turn in the first round get one in the second.
       for (let round = 0; round < 2; round++) {
         await flood();
         await drain();

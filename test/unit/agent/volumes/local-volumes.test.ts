@@ -68,7 +68,7 @@ test('a removed volume is renamed at once, and its content is removed afterwards
   await volumes.remove('pvc-1');
 });
 
-test('what a killed agent left of a removed volume goes after the next start', async () => {
+test('the rest of a removed volume that a killed agent left is removed after the next start', async () => {
   await volumes.create('pvc-1');
   stop.abort();
   await running;

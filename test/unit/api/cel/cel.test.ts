@@ -215,7 +215,7 @@ test('an expression waits for an asynchronous authorization check, which runs on
   assert.equal(asked, 1);
 });
 
-test('of a shared budget the rest is the limit, and only then the error says so', () => {
+test('the rest of a shared budget is the limit, and only then the error mentions the budget', () => {
   const program = compile('[1, 2, 3, 4, 5, 6, 7, 8, 9].all(i, i > 0)', environment);
   const ofBudget = (left: number) => (error: unknown) =>
     error instanceof CostExceeded && error.ofBudget === left < 1000;
@@ -247,7 +247,7 @@ test('a chain of thousands of operators does not compile', () => {
   assert.throws(() => compile(`1${'[0]'.repeat(20_000)}`, environment), CelCompileError);
 });
 
-test('of thousands of errors a hundred are reported; an expression of megabytes is rejected', () => {
+test('a hundred of thousands of errors are reported; an expression of megabytes is rejected', () => {
   const faulty = `[${Array.from({ length: 5000 }, () => 'none').join(',')}]`;
   assert.throws(
     () => compile(faulty, environment),

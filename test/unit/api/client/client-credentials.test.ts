@@ -101,7 +101,7 @@ test('certificate files that are missing at the first request are an error, and 
   assert.deepEqual(await credentials.current(), first);
 });
 
-test('of combined credentials the first have precedence', async () => {
+test('the first of combined credentials have precedence', async () => {
   const token = fixedCredentials({ authorization: 'Bearer a' });
   const both = fixedCredentials({ authorization: 'Bearer b', certificate: 'c', key: 'k' });
   const combined = combinedCredentials(token, both);

@@ -53,7 +53,7 @@ test('a command with a slash is looked for beside the file that names it', async
   assert.deepEqual(await credentials.current(), { authorization: 'Bearer t' });
 });
 
-test('what was given is kept until it expires, or the server refuses it', async () => {
+test('returned credentials are kept until they expire, or the server refuses them', async () => {
   const clock = new FakeClock();
   const credentials = make({}, { clock });
   answer(credential({ token: 'first', expirationTimestamp: new Date(clock.now() + 60_000).toISOString() }));

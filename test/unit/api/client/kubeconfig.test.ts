@@ -7,7 +7,7 @@ import { systemClock } from '../../../../api/machinery/clock.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../../api/client/kubeconfig.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-test('what is written is readable by its owner only, and read back; errors name the file and the remedy', async () => {
+test('a written kubeconfig is readable by its owner only, and can be read; errors name the file and the remedy', async () => {
   const directory = temporaryFolder();
   const path = join(directory, 'deep', 'config');
   const pem = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';

@@ -115,7 +115,7 @@ test('an operation that does not apply is a 422 without details', () => {
   }
 });
 
-test('what is no patch is 400, too long a patch is 413', () => {
+test('an invalid patch is refused with 400, and too long a patch with 413', () => {
   assert.throws(() => applyJsonPatch({}, {}), {
     message: 'error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp',
   });

@@ -90,7 +90,7 @@ test('packed numbers are read, unknown fields are passed over', () => {
   assert.deepEqual(type.read(new ProtobufReader(packed)), { supplementalGroups: [5, 7, 9] });
 });
 
-test('what is no message of ours is refused with 400', () => {
+test('bytes that are no message of Kubernetes are refused with 400', () => {
   for (const bytes of [
     Buffer.from('{}'),
     Buffer.from('k8s\0'),

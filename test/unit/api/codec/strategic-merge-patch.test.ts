@@ -115,7 +115,7 @@ test('a list of twenty thousand items merges with another', () => {
   assert.deepEqual(merged.at(-1), { name: 'c19999', image: 'y' });
 });
 
-test('what is added loses its nulls and every object with $patch, and keeps other directives as unknown fields', () => {
+test('an added value loses its nulls and every object with $patch, and keeps other directives as unknown fields', () => {
   const added = specAfter(
     {},
     {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { mergeTypeOf } from '../../../../api/codec/structured-merge/merge-types.ts';
 import { typeErrors } from '../../../../api/codec/structured-merge/typed-value.ts';
 
-test('of several members that a schema does not have, the first is reported', () => {
+test('the first of several members that a schema does not have is reported', () => {
   const type = mergeTypeOf({
     name: 'T',
     fields: new Map([['t', { name: 't', required: false, type: { kind: 'scalar', scalar: 'string' } }]]),

@@ -74,7 +74,7 @@ it('a YAML text that takes too long is refused, and the next one is parsed', asy
   assert.ok(await yaml.first(large));
 });
 
-it('of many large YAML texts at once the last ones are refused', async () => {
+it('the last ones of many large YAML texts at once are refused', async () => {
   const yaml = createYamlThread({ clock: new FakeClock() });
   const text = Buffer.from(members(7_000));
   const all = await Promise.allSettled(Array.from({ length: 150 }, () => yaml.first(text)));

@@ -125,7 +125,7 @@ test('more values than an object can sensibly have are refused before anything i
   assert.equal(Object.keys(parseYaml(wide).value as object).length, 50_000);
 });
 
-test('what one anchor holds counts at each of its aliases', () => {
+test('the values of an anchor count at each of its aliases', () => {
   const many = `a: &a [${'x,'.repeat(1000)}]\nb: [${'*a,'.repeat(1000)}]`;
   assert.throws(() => parseYaml(many), /excessive aliasing/);
 });
@@ -292,7 +292,7 @@ test('errors have the words and the lines of the parser of kube-apiserver', () =
     assert.throws(() => parseYaml(text), new YamlSyntaxError(`yaml: ${message}`), JSON.stringify(text));
 });
 
-test('what follows a document in brackets is not read', () => {
+test('text after a document in brackets is not read', () => {
   assert.deepEqual(parseYaml('{a: b}}').value, { a: 'b' });
   assert.deepEqual(parseYaml('[a]\nb').value, ['a']);
 });

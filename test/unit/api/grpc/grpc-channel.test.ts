@@ -201,7 +201,7 @@ test('a stream passes messages on until its signal aborts', async (t) => {
   assert.deepEqual(got, ['a', 'b']);
 });
 
-test('what the receiver of a stream throws ends the call and rejects', async (t) => {
+test('an error that the receiver of a stream throws ends the call, which rejects with it', async (t) => {
   let closed: () => void = () => undefined;
   const isClosed = new Promise<void>((resolve) => (closed = resolve));
   const target = await serve(t, (stream) => {

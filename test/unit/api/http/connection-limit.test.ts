@@ -54,7 +54,7 @@ test('a connection in use stays, and a new one gets in, when others of the same 
   assert.equal(flood.filter(({ isOpen }) => isOpen).length, 0);
 });
 
-test('of connections in use, the newest one is closed', () => {
+test('the newest one of the connections in use is closed', () => {
   const connect = setup(2);
   const all = [1, 2, 3].map(() => connect('10.0.0.9', { isProven: true }));
   assert.deepEqual(

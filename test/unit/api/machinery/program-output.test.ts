@@ -23,7 +23,7 @@ const isAlive = (pid: number): boolean => {
   try {
     return process.kill(pid, 0);
   } catch {
-    // No such process.
+    // There is no such process.
     return false;
   }
 };
@@ -44,7 +44,7 @@ it('a program that does not exit is killed, and not waited for though another pr
   await until('its end', () => !isAlive(own));
 });
 
-it('what a program has printed counts when it has exited, though another process has its output open', async (t) => {
+it('the output of a program is complete when it has exited, though another process has its output open', async (t) => {
   const { clock, running, pids } = start('sleep 300 & echo $! > $PIDS; echo answer');
   await until('its exit', () => clock.pendingTimers === 2);
   const [other = 0] = pids();

@@ -15,7 +15,7 @@ it('an owner that takes all slots loses its newest to owners with fewer, until t
   assert.deepEqual(evicted, ['a4', 'a3']);
 });
 
-it('a slot is free once, however often it is freed', () => {
+it('freeing a slot twice frees only one slot', () => {
   const slots = new SharedSlots(1);
   const free = slots.take('a', () => undefined);
   free?.();

@@ -63,7 +63,7 @@ test('a failed turn is reported and retried after the backoff', async () => {
   await running;
 });
 
-test('the abort ends the loop after the turn under way, and leaves no listener and no timer', async () => {
+test('an abort ends the loop after the present turn, and leaves no listener and no timer', async () => {
   const clock = new FakeClock();
   const loop = new WakeableLoop({ clock, onError: unexpected });
   const stop = new AbortController();

@@ -57,7 +57,7 @@ test('failures come back later and later, and a success forgets them', async () 
   await done;
 });
 
-test('of several delays of a key the shortest counts', async () => {
+test('the shortest of several delays of a key counts', async () => {
   const clock = new FakeClock();
   const queue = new WorkQueue({ clock });
   queue.addAfter('a', 100);

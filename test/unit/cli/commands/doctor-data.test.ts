@@ -43,7 +43,7 @@ test('a database without damage passes', async () => {
   assert.match(stdout, /^✓ database {2}no damage was found; 50 records can be read, the newest has revision \d+\n$/);
 });
 
-test('a damaged one is described, exported, and restored elsewhere; its files stay as they are', async () => {
+test('a damaged database is described, exported, and restored elsewhere; its files stay as they are', async () => {
   const content = readFileSync(file);
   content.fill(0x5a, content.indexOf('/core/x/20') + 100, content.indexOf('/core/x/20') + 108);
   // The schema is damaged, so that the control plane refuses to start.

@@ -138,7 +138,7 @@ test('a webhook sees what those before it changed, and is selected by it', async
   assert.deepEqual(calls, ['a g/v1', 'late g/v1']);
 });
 
-test('those that want to see later changes are called once more, in the second round too, others are not', async () => {
+test('webhooks that want to see later changes are called once more, in the second round too, others are not', async () => {
   answers.set('a', (object) =>
     object.metadata.labels?.['b'] === undefined
       ? {}
@@ -162,7 +162,7 @@ test('those that want to see later changes are called once more, in the second r
   );
 });
 
-test('what built-in plugins make of a change brings back all that were called and want that', async () => {
+test('a change by built-in plugins calls all webhooks again that were called and want that', async () => {
   answers.set('b', label('b'));
   const again = { reinvocationPolicy: 'IfNeeded' };
   const never = { objectSelector: { matchLabels: { never: 'x' } } };

@@ -161,7 +161,7 @@ test('a quota with scopes is about pods alone', () => {
   assert.equal(quotaMatches(quota, 'services', { metadata: {} }), false);
 });
 
-test('what a quota counts must be said by every container, by name in order', () => {
+test('every container must specify the resources that a quota counts, and the error names them in order', () => {
   const spec = {
     containers: [container({}, {}, 'b'), container({ cpu: '1' }, {}, 'c')],
     initContainers: [container({}, {}, 'a')],
@@ -173,7 +173,7 @@ test('what a quota counts must be said by every container, by name in order', ()
   assert.equal(missingAmounts(spec, ['pods']), undefined);
 });
 
-test('what is limited needs a quota that is about it', () => {
+test('a limited resource needs a quota that covers it', () => {
   const object = pod({ priorityClassName: 'vital', containers: [container({ cpu: '1' })] });
   const asked = { group: '', resource: 'pods', object, usage: usageOf('', 'pods', object) };
   const scope = { scopeName: 'PriorityClass', operator: 'In', values: ['vital', 'other'] };

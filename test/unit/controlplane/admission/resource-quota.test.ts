@@ -137,7 +137,7 @@ test('a conflict on one quota charges the others once', async () => {
   assert.deepEqual(used(), { a: { pods: '2' }, b: { pods: '2' } });
 });
 
-test('what the second quota refuses after a conflict is given back to the first', async () => {
+test('usage that the second quota refuses after a conflict is given back to the first', async () => {
   const { create, used, conflicts, onConflict, stored } = setupMany({ a: { pods: '10' }, b: { pods: '1' } });
   conflicts.push('b');
   onConflict.push(() => {
@@ -155,7 +155,7 @@ test('what the second quota refuses after a conflict is given back to the first'
 /** Charges and refunds only wait for promises. */
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
-test('what is given back is not lost in a conflict', async () => {
+test('usage that is given back is not lost in a conflict', async () => {
   const { create, used, conflicts, onConflict, stored } = setupMany({ a: { pods: '10' }, b: { pods: '1' } });
   conflicts.push('b', 'a', 'a', 'a');
   onConflict.push(() => {

@@ -56,7 +56,7 @@ describe('the backend of an API service', () => {
   }
 });
 
-test('what a backend serves becomes rows with their subresources', () => {
+test('the resources of a backend become rows with their subresources', () => {
   const [row, ...others] = rowsOf('ext.io', 'v1', {
     resources: [
       { name: 'widgets', singularName: 'widget', kind: 'Widget', namespaced: true, verbs: ['get'] },

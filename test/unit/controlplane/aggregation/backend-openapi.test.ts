@@ -39,7 +39,7 @@ const DOCUMENT = {
   parameters: { p: { name: 'p' }, q: { name: 'q' } },
 };
 
-test('of a document only what is about the group and version is taken, with all that it refers to', () => {
+test('only the parts of a document about the group and version are taken, with everything that they refer to', () => {
   const part = partOf(DOCUMENT, '/apis/a.io/v1');
   assert.deepEqual(Object.keys(part.paths), ['/apis/a.io/v1/things']);
   assert.deepEqual(Object.keys(part.definitions).sort(), ['Inner', 'Meta', 'Thing']);

@@ -310,7 +310,7 @@ test('a paused deployment can be scaled, and rolls a changed template out when i
   await t.stop();
 });
 
-test('of replica sets with former templates, as many stay as the history may have, the newest ones', async () => {
+test('the newest replica sets with former templates stay, as many as the history may have', async () => {
   const t = controllerTest({ objects: [[deployments, deployment({ replicas: 1, revisionHistoryLimit: 1 })]] });
   await t.start(runDeployments);
   await t.start(runReplicaSets);

@@ -54,7 +54,7 @@ test('the catalog is read once for all its changes of one turn of the event loop
   await t.stop();
 });
 
-test('what belongs to a deleted owner is deleted, all the way down', async () => {
+test('the dependents of a deleted owner are deleted, and so are their dependents', async () => {
   const t = controllerTest({ objects: tree() });
   await t.start(runGarbageCollector);
   await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Background' });

@@ -27,11 +27,11 @@ function pod(
 const order = (...pods: Pod[]): (string | undefined)[] =>
   pods.toSorted((a, b) => compareForDeletion(a, b, () => 0, NOW)).map(({ metadata }) => metadata.uid);
 
-it('of pods that are ready for about the same time, the one with the lower uid is deleted, whatever its restarts', () => {
+it('the pod with the lower uid is deleted if pods are ready for about the same time, whatever their restarts', () => {
   assert.deepEqual(order(pod('b', { ageSeconds: 101, restarts: 5 }), pod('a', { ageSeconds: 100 })), ['a', 'b']);
 });
 
-it('of pods that are ready for the same time, the one whose containers, then whose sidecars restarted most is deleted', () => {
+it('the pod whose containers, then whose sidecars restarted most is deleted if pods are ready for the same time', () => {
   assert.deepEqual(order(pod('a', {}), pod('b', { restarts: 1 })), ['b', 'a']);
   assert.deepEqual(order(pod('a', {}), pod('b', { sidecar: 1 })), ['b', 'a']);
   assert.deepEqual(order(pod('a', { restarts: 1 }), pod('b', { sidecar: 2 })), ['a', 'b']);

@@ -64,7 +64,7 @@ test('only objects in the scope count', async () => {
   await t.stop();
 });
 
-test('what is deleted or ends is given back at once', async () => {
+test('the usage of deleted and terminated objects is given back at once', async () => {
   const t = controllerTest({
     objects: [
       [resourceQuotas, quota({ pods: '5', configmaps: '3' })],
@@ -124,7 +124,7 @@ test('devices of claims count as the extended resources of their class, beyond w
       ],
       [resourceClaims, claim('of-user', 3)],
       [resourceClaims, claim('of-pod', 2, extended)],
-      // It names the pod as well, but is not the claim of the scheduler.
+      // This claim names the pod as well, but is not the claim of the scheduler.
       [resourceClaims, claim('of-pod-too', 1, extended)],
     ],
   });

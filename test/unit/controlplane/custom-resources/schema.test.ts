@@ -123,7 +123,7 @@ test('lists, objects and maps are refused in the known words', () => {
   for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
 });
 
-test('what the schema does not name is dropped and named', () => {
+test('fields that the schema does not have are dropped and named', () => {
   const free: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
   const schema = ofSpec(
     object({
@@ -279,7 +279,7 @@ test('schemas that cannot be served are refused', () => {
   );
 });
 
-test('of alternatives that do not fit, the error names what the closest one lacks', () => {
+test('the error of alternatives that do not fit names what the closest one lacks', () => {
   const alternatives: JsonSchema[] = [
     { required: ['a'] },
     { required: ['b', 'c'], properties: { b: { minLength: 2 } } },

@@ -71,7 +71,7 @@ for (const [what, text, message] of [
   });
 }
 
-test('what is not UTF-8 is a fault of the file', async () => {
+test('bytes that are not UTF-8 are a fault of the file', async () => {
   const { faults } = await read(Uint8Array.from([0xff, 0xfe, 0x00]));
   assert.deepEqual(faults, [{ line: 0, message: 'The file is not UTF-8 text' }]);
 });

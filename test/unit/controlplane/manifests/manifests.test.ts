@@ -83,7 +83,7 @@ test('a renamed file keeps its objects', async () => {
     const label = (await get(`${own}-a`))?.metadata.labels?.[MANIFEST_LABEL];
     return label === inventoryName(pathOf('b.yaml')) || undefined;
   });
-  // What is in no file goes after some seconds: another object shows that they are over.
+  // Objects that are in no file are deleted after some seconds. Another object shows that they are over.
   put('c.yaml', configMap(`${own}-c`, '1'));
   await hasValue(`${own}-c`, '1');
   rmSync(pathOf('c.yaml'));
@@ -113,7 +113,7 @@ test('an object that the API refuses is reported with the line of its field, and
   await until('the mended service', () => plane.client.get(services, 'default', own));
 });
 
-test('what needs a namespace or a definition of the same folder waits for it, whatever the order', async () => {
+test('an object that needs a namespace or a definition of the same folder waits for it, whatever the order', async () => {
   const group = `${own}.example.com`;
   put('a.yaml', `apiVersion: ${group}/v1\nkind: Widget\nmetadata: {name: w, namespace: ${own}}\nspec: {size: 3}\n`);
   put(

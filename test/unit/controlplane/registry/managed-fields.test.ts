@@ -229,7 +229,7 @@ test('apply names the object whose values cannot be read', () => {
   assert.match(fraction.message ?? '', /\(ns\/a; \/v1, Kind=Pod\) .*: cannot convert float64 to int32$/);
 });
 
-test('of more than ten updaters the oldest become one', () => {
+test('the oldest of more than ten updaters become one', () => {
   let live = update(undefined, 'm0', configMap({ k0: '0' }));
   for (let i = 1; i < 14; i++) {
     clock.nowMs += 1000;
@@ -311,7 +311,7 @@ test('a forced apply always holds afterwards, and applying it again changes noth
   );
 });
 
-test('what was edited since the client-side apply is a conflict for kubectl', () => {
+test('a field that was edited since the client-side apply is a conflict for kubectl', () => {
   const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
   const last = JSON.stringify({
     apiVersion: 'v1',

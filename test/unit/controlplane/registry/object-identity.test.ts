@@ -21,7 +21,7 @@ function dropped(ownerReferences: OwnerReference[]): { readonly kept: number; re
   return { kept: object.metadata.ownerReferences?.length ?? 0, warnings };
 }
 
-test('of equal owner references one is kept, with a warning that names the uid', () => {
+test('one of equal owner references is kept, with a warning that names the uid', () => {
   const { kept, warnings } = dropped([owner(), owner(), owner({ uid: 'v' }), owner()]);
   assert.equal(kept, 2);
   assert.match(warnings.join(), /duplicate UID\(s\) observed: u$/);

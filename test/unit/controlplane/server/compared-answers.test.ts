@@ -266,7 +266,7 @@ test('a budget says why it refuses, and that it is exhausted', async () => {
   assert.match((await evict('two')).text, /The disruption budget p needs 1 healthy pods and has 1 currently"/);
 });
 
-test('what a subresource of pods resets stays with its manager', async () => {
+test('fields that a subresource of pods resets stay with their manager', async () => {
   await created(PODS, pod('owned'));
   const body = { status: { phase: 'Failed' } };
   const path = `${PODS}/owned/ephemeralcontainers?fieldManager=m`;

@@ -176,7 +176,7 @@ test('logs are streamed as text, and what the agent refuses is a Status', async 
   assert.equal(refused.body['message'], 'container is gone');
 });
 
-test('of an error of the agent that has no end, the beginning is read', async () => {
+test('only the beginning of an endless error of the agent is read', async () => {
   const refused = await fake.json('GET', '/api/v1/namespaces/n/pods/endless/log');
   assert.equal(refused.status, 500);
   assert.match(String(refused.body['message']), /^Internal error occurred: x{2000}|^x{2000}/);

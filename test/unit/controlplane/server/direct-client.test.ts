@@ -32,7 +32,7 @@ test('objects go in and out as copies', async () => {
   await assert.rejects(client.get(SECRETS, 'n', 'a'), isNotFound);
 });
 
-test('what the user may not do is refused', async () => {
+test('a request that the user may not make is refused', async () => {
   const { client } = setUp({ authorize: () => ({ decision: 'no-opinion', reason: '' }) });
   await assert.rejects(client.get(SECRETS, 'n', 'a'), isForbidden);
 });

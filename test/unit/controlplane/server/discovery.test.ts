@@ -115,7 +115,7 @@ test('every version of a custom resource has the hash of the version in which it
   for (const listener of listeners) listener();
 });
 
-test('what is not served is missing in the words of the API, or of the server', async () => {
+test('a path that is not served gets a Status in the API, and plain text elsewhere', async () => {
   assert.equal((await read('/api/v2')).body['kind'], 'Status');
   assert.equal((await read('/apis/apps/v9')).body['kind'], 'Status');
   assert.equal((await read('/apis/nothing.example.com')).body['text'], '404 page not found\n');

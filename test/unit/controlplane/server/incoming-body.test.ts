@@ -56,7 +56,7 @@ test('a body whose stream fails is refused', async () => {
   await assert.rejects(read, /disconnected/);
 });
 
-test('what comes before a reader is gathered until a whole body has come, and the rest waits for the reader', async () => {
+test('bytes that arrive before the reader are collected up to the size of a whole body, and the rest waits for the reader', async () => {
   const source = new PassThrough();
   const body = new IncomingBody(source);
   const parts = Array.from({ length: 70_000 }, (_part, at) => String(at % 10));

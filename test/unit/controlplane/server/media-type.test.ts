@@ -50,7 +50,7 @@ for (const [accept, want] of GIVEN) {
   });
 }
 
-test('what no route gives is refused with the list of representations', () => {
+test('a type that no route gives is refused with the list of representations', () => {
   for (const accept of ['text/html', 'application/*', 'application/cbor', ',', 'Application/JSON']) {
     assert.throws(
       () => negotiateOutput(accept, BUILT_IN),
@@ -77,7 +77,7 @@ test('an unknown transformation is refused with another message', () => {
   }
 });
 
-test('what has no rows is not given as a Table, its metadata are', () => {
+test('an object without columns is not given as a Table, but its metadata are', () => {
   const scope = { ...BUILT_IN, table: false };
   assert.throws(
     () => negotiateOutput(TABLE, scope),

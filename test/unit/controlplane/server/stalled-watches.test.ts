@@ -159,7 +159,7 @@ test('the service accounts of a namespace are one client of watches', async () =
   });
 });
 
-test('what waits for a client counts until it is taken', async () => {
+test('events that wait for a client count until the client has received them', async () => {
   await withServer({ watchMemoryBytes: LARGE_BYTES }, async ({ fake, maps }) => {
     putLarge(maps, 'a');
     const session = await stalledSession(fake);

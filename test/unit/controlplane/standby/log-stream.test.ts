@@ -148,7 +148,7 @@ test('the stream of a standby that is slower than compaction ends with that reas
   assert.deepEqual(typesOf(frames), ['snapshot', 'part', 'complete', 'compacted']);
 });
 
-test('what is compacted while a snapshot is sent is kept until the copy is complete', async (t) => {
+test('records that are compacted while a snapshot is sent are kept until the copy is complete', async (t) => {
   const { storage, stream } = await sourceOf(t);
   await put(storage, '/core/x/a', 'one');
   const sending = Promise.withResolvers<void>();
@@ -235,7 +235,7 @@ const deletionAt = (revision: number, key = '/a/b/c'): Extract<Frame, { type: 'r
   },
 });
 
-test('what arrives while a group is written becomes one group, and a failed write is reported', async () => {
+test('records that arrive while a group is written become one group, and a failed write is reported', async () => {
   const { writer, writes, held } = heldWriter();
   for (const revision of [1, 2, 3]) await writer.add(deletionAt(revision), 0);
   assert.deepEqual(writes, [[1]]);

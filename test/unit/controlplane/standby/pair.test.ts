@@ -279,7 +279,7 @@ test('a first that was promoted does not stop for one that was promoted before i
   assert.equal(readRole(pair.directory).role, 'fenced');
 });
 
-test('of two that have data, the one that was promoted last is the first, whatever their clocks say', async (t) => {
+test('the control plane that was promoted last is the first if both have data, whatever their clocks show', async (t) => {
   const pair = await Pair.open(t);
   const { ca, frontProxyCa } = pair.pki.material();
   const directory = temporaryFolder();

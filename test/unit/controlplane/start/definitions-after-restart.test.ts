@@ -39,7 +39,7 @@ test('a definition that lost a conflict of names does not take them at a restart
   try {
     await plane.client.create(customResourceDefinitions, '', definition('winners'));
     await until('the first definition', async () => (await accepted(plane, 'winners')) === 'True');
-    // Its name sorts first, so it would get the names if the order of the list decided.
+    // The name of this definition sorts first, so it would get the names if the order of the list decided.
     await plane.client.create(customResourceDefinitions, '', definition('losers'));
     await until('the second definition', async () => (await accepted(plane, 'losers')) === 'False');
     await plane.close();

@@ -265,7 +265,7 @@ describe('a write-ahead log that cannot be moved into the file', { timeout: 60_0
     const directory = join(disk.directory, 'storage');
     const storage = await openSqliteStorage({ directory, clock, logger: silentLogger });
     for (let at = 0; at < 9; at += 1) await storage.create(`/core/x/${at}`, Buffer.alloc(870_000));
-    // There is room for the log until a checkpoint is due, and none for what that moves into the file.
+    // There is room for the log until a checkpoint is due, and none for the pages that it moves into the file.
     const { bavail, bsize } = statfsSync(disk.directory);
     disk.take(bavail * bsize - 500_000);
     let { revision } = await storage.create('/core/x/small', value);

@@ -27,7 +27,7 @@ test('a list that runs before the index is complete finds everything', () => {
   assert.equal(found(indexes, 'n3'), 100);
 });
 
-test('what changes while an index is filled is found where it is now', () => {
+test('an entry that changes while an index is filled is found by its new value', () => {
   const entries = manyEntries();
   const indexes = new EntryIndexes(['spec.nodeName'], entries, silentLogger);
   const pieces = indexes.fillFields();

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { RemovalBacklog } from '../../../../controlplane/storage/removal-backlog.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
-test('what is added at any moment is removed when its addition resolves', async () => {
+test('a record that is added at any moment is removed when its addition resolves', async () => {
   for (let ticks = 0; ticks < 12; ticks += 1) {
     const removed: number[] = [];
     const backlog = new RemovalBacklog({

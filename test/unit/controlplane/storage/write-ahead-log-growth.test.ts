@@ -6,18 +6,18 @@ import { test } from 'node:test';
 import { openDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const LIVES = 20;
+const RUNS = 20;
 const RECORDS_PER_RUN = 25;
 const VALUE_BYTES = 40_000;
 const MIB = 1024 * 1024;
 
-test('a process that is killed again and again does not let the write-ahead log grow without end', () => {
+test('the write-ahead log of a process that is killed repeatedly does not grow without limit', () => {
   const scratch = temporaryFolder();
   try {
     let logBytes = 0;
-    for (let life = 0; life < LIVES; life += 1) {
-      const directory = join(scratch, String(life));
-      if (life === 0) mkdirSync(directory);
+    for (let run = 0; run < RUNS; run += 1) {
+      const directory = join(scratch, String(run));
+      if (run === 0) mkdirSync(directory);
       const file = join(directory, 'orchlet.db');
       const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
       for (let at = 0; at < RECORDS_PER_RUN; at += 1) {
@@ -29,14 +29,14 @@ test('a process that is killed again and again does not let the write-ahead log 
       }
       logBytes = Math.max(logBytes, statSync(`${file}-wal`).size);
       // The next process finds the files without the checkpoint of a close, as after a kill.
-      cpSync(directory, join(scratch, String(life + 1)), { recursive: true });
+      cpSync(directory, join(scratch, String(run + 1)), { recursive: true });
       database.close();
     }
     assert.ok(logBytes > 4 * MIB, `the log has ${logBytes} bytes: it was moved too early for this test`);
     assert.ok(logBytes < 10 * MIB, `the log has ${logBytes} bytes, and 20 MB were written`);
-    const file = join(scratch, String(LIVES), 'orchlet.db');
+    const file = join(scratch, String(RUNS), 'orchlet.db');
     const last = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0, reserveBytes: 0 });
-    assert.equal(last.marks.lastRevision, LIVES * RECORDS_PER_RUN);
+    assert.equal(last.marks.lastRevision, RUNS * RECORDS_PER_RUN);
     last.close();
   } finally {
     rmSync(scratch, { recursive: true, force: true });

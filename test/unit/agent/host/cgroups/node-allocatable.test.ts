@@ -66,7 +66,7 @@ test('cgroups of the agent and the system are held where they exist, and never m
   assert.equal(existsSync(join(root, 'memory/absent')), false);
 });
 
-test('what is compressible only leaves memory alone', async () => {
+test('the enforcement of compressible resources alone does not limit memory', async () => {
   const root = await hierarchy(2, ['agent/cpu.weight', 'agent/memory.max']);
   await (await allocatable(root)).enforce('/agent', { ...LIMITS, memoryBytes: 0, pids: 0 });
   assert.equal(await readFile(join(root, 'agent/cpu.weight'), 'utf8'), '59');

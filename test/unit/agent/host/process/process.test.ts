@@ -99,7 +99,7 @@ test('the limit of open files is read from the kernel’s table', () => {
   assert.equal(openFilesLimit(''), undefined);
 });
 
-test('who waits for a lock is seen by the inode of its file', () => {
+test('a process that waits for a lock is found by the inode of the lock file', () => {
   const locks =
     '1: FLOCK  ADVISORY  WRITE 10 08:01:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 11 08:01:131 0 EOF\n2: POSIX  ADVISORY  READ 9 08:01:77 0 EOF\n';
   assert.equal(waitsFor(locks, 131), true);

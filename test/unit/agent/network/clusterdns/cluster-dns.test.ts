@@ -217,7 +217,7 @@ describe('the name server of a node', () => {
     assert.equal(dnsPacket.decode(whole).answers?.length, 120);
   });
 
-  it('has the addresses of a service in another order in each response, and any of them in a truncated one', async () => {
+  it("varies the order of a service's addresses, so that a truncated response may contain any of them", async () => {
     const first = new Set<string | undefined>();
     for (let time = 0; time < 60; time += 1) first.add((await resolver.resolve4('db.shop.svc.cluster.local'))[0]);
     assert.deepEqual([...first].toSorted(), ['10.0.0.1', '10.0.0.2']);
@@ -344,7 +344,7 @@ describe('the name server of a node', () => {
     assert.deepEqual(await resolver.resolve4('web.shop.svc.cluster.local'), ['10.96.0.7']);
   });
 
-  it('sends no message with a name that no message can have, whatever services and slices contain', async () => {
+  it('sends no name that a message cannot contain, whatever services and slices contain', async () => {
     const exchange = async (name: string, type: 'A' | 'CNAME' | 'PTR'): Promise<Buffer> => {
       const socket = createSocket('udp4');
       const questions = [{ type, name }] as const;
@@ -378,7 +378,7 @@ describe('the name server of a node', () => {
     assert.equal(answer.toString('hex'), '000980010000000000000000');
   });
 
-  it('resolves no more queries of a connection than its client takes responses', async () => {
+  it('stops resolving the queries of a connection whose client does not read the responses', async () => {
     const question = framed(
       dnsPacket.encode({ type: 'query', id: 7, questions: [{ type: 'SRV', name: 'crowd.shop.svc.cluster.local' }] }),
     );

@@ -141,7 +141,7 @@ describe('the peers of the pod network', () => {
   it('an older node that claims the address of a newer one loses to the requests that come from there', () => {
     const older = node('older', { ranges: ['10.244.2.0/24'] });
     assert.deepEqual(outcome([older, newer()]), ['newer 10.244.1.0/24 192.0.2.2', refused]);
-    // It may also send requests from there, for example by a pod on the other node, but later.
+    // The node may also send requests from there, for example by a pod on the other node, but later.
     const relayed = { ...older, claims: `192.0.2.2 ${LATER}` };
     assert.deepEqual(outcome([relayed, newer()]), ['newer 10.244.1.0/24 192.0.2.2', refused]);
     const first = { ...older, claims: `192.0.2.2 ${SINCE}` };

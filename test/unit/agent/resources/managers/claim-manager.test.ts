@@ -331,7 +331,7 @@ test('the devices of a driver are unprepared if another driver of the claim fail
   assert.deepEqual(again.pods(), []);
 });
 
-test('what only one of two drivers has prepared is not ready, and prepared once the other driver answers', async (t) => {
+test('a claim that only one of two drivers has prepared is not ready, and is prepared once the other driver answers', async (t) => {
   const rig = await setUp(t);
   await rig.register(rig.manager);
   const other = { name: 'net.example.com', endpoint: '/nobody.sock', supportedVersions: ['v1.DRAPlugin'] };

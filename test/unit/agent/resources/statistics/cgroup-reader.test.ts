@@ -26,7 +26,7 @@ describe('the usage of a cgroup', () => {
           [usage.memory.reservationBytes, usage.memory.swapLimitBytes, usage.cpu.burstPeriods, usage.cpu.burstNs],
           [undefined, 2_097_152, 2, 7000],
         );
-        // Those of its children are not among them.
+        // The faults of its children are not among them.
         assert.deepEqual([usage.memory.pageFaults, usage.memory.majorPageFaults], [7, 1]);
         assert.deepEqual(usage.processes, { current: 5, max: undefined });
         assert.deepEqual(usage.io.devices, [{ device: '8:0', readBytes: 4096, writeBytes: 8192, reads: 1, writes: 2 }]);

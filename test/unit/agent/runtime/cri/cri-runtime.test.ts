@@ -283,7 +283,7 @@ describe('the life of a pod', () => {
     assert.equal(existsSync(join(logDirectory, 'main')), true);
     assert.match(requests[0]?.labels['orchlet.dev/instance'] ?? '', /^[0-9a-f]{16}$/);
     assert.deepEqual(requests[1], { labels: LABELS, containerLog: 'main/0.log' });
-    // What is gone already is stopped and removed.
+    // A container that is gone already counts as stopped and removed.
     await runtime.stopContainer(created, 1);
     await runtime.removeContainer(created);
     await runtime.stopSandbox(id);

@@ -30,7 +30,7 @@ describe('a connection to a port that only loopback reaches', { skip }, () => {
   const target = (namespace: string) => ({ namespace, ips: [], pid: process.pid });
 
   before(async () => {
-    // It never ends its side of a connection.
+    // The server never ends its side of a connection.
     server = createServer({ allowHalfOpen: true }, (socket) => {
       socket.on('error', () => undefined);
       socket.resume();

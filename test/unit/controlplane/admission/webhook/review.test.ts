@@ -9,7 +9,7 @@ for (const code of [99_999, 1000, 400.5, 200, -1, '403', Number.POSITIVE_INFINIT
   });
 }
 
-test('of the details of a webhook those are kept that have their type', () => {
+test('only those details of a webhook are kept that have the right type', () => {
   const cause = { reason: 'FieldValueInvalid', field: 'spec', message: 7 };
   const details = { name: 'a', uid: ['x'], causes: [cause, 'text'], retryAfterSeconds: ['5\r\n'], other: 1 };
   assert.deepEqual(deniedError('w', { code: 422, details }).status.details, {

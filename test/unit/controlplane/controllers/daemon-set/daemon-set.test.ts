@@ -120,7 +120,7 @@ it('a pod gets the affinity to its node in place of the terms of the template', 
   ]);
 });
 
-it('of the pods of deleted nodes, only those that were never bound are deleted', () => {
+it('the controller deletes only those pods of deleted nodes that were never bound', () => {
   const input = inputOf(
     setWith({}),
     [],
@@ -132,7 +132,7 @@ it('of the pods of deleted nodes, only those that were never bound are deleted',
   assert.deepEqual(namesOf(planDaemons(input, () => false).remove), ['unbound']);
 });
 
-it('of several pods on a node, the oldest that is bound stays', () => {
+it('the oldest bound pod of a node stays, and further ones are deleted', () => {
   const input = inputOf(
     setWith({}),
     [node('a')],

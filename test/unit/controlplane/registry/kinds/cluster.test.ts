@@ -110,7 +110,7 @@ test('through its own group an event is complete, through the core group it need
   assert.deepEqual(strictEvents.create(complete).errors, []);
 });
 
-test('what happened is not rewritten, but it may happen again', () => {
+test('an event cannot be changed, except for its count and its last time', () => {
   const again = { ...complete, series: { count: 2, lastObservedTime: complete.eventTime } };
   assert.deepEqual(strictEvents.update(complete, again).errors, []);
   const otherwise = { ...complete, action: 'Undoing' };
@@ -228,7 +228,7 @@ test('the template of a claim has labels and annotations only', () => {
   ]);
 });
 
-test('what is stored of classes and taints is not measured again', () => {
+test('the size of stored classes and taints is not validated again', () => {
   const config = [{ opaque: { driver: 'd.example.com', parameters: { text: 'x'.repeat(10 * 1024) } } }];
   assert.deepEqual(deviceClasses.create({ spec: { config } }).errors, [
     'spec.config[0].opaque.parameters: Too long: may not be more than 10240 bytes',

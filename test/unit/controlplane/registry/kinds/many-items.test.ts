@@ -17,7 +17,7 @@ const expression = (index: number): object => ({ key: 'k', values: [`v${index}`]
 
 const owner = (index: number): object => ({ apiVersion: 'v1', kind: 'Pod', name: `p${index}`, uid: `u${index}` });
 
-// What all errors show together is limited when they are written, so that only the errors are counted here.
+// The length of all errors together is limited when they are written, so only their number is checked here.
 const quotas = strategyOf(limitKinds, 'resourcequotas');
 const quotaErrors = (spec: object): unknown =>
   quotas.validateCreate?.({ metadata: { name: 'q' }, spec } as KubeObject, contextFor('', 'resourcequotas'));

@@ -47,7 +47,7 @@ it('a device of one node is taken by allocations for that node, and for no singl
   assert.equal(allocated.isTaken(KEY), false);
 });
 
-it('what is consumed of a shared device is the sum of the allocations that count', () => {
+it('the consumption of a shared device is the sum of the allocations that count', () => {
   const allocated = new AllocatedDevices();
   const memory = (node?: string): bigint | undefined => allocated.consumed(KEY, node)?.get('memory')?.nano;
   for (const [at, node] of ['a', 'a', 'b', undefined].entries())

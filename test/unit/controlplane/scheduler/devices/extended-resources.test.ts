@@ -53,7 +53,7 @@ it('an init container uses the devices of later containers, and the largest furt
   });
 });
 
-it('of several classes with one extended resource, the newest counts, and then the first by name', () => {
+it('the newest of several classes with one extended resource counts, and then the first by name', () => {
   const old = classOf('a', '2026-01-01T00:00:00Z');
   const [b, c] = ['b', 'c'].map((name) => classOf(name, '2026-01-02T00:00:00Z'));
   assert.ok(b !== undefined && c !== undefined);

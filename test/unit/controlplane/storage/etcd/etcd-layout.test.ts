@@ -125,7 +125,7 @@ test('the resource version of the storage is not written', () => {
   assert.equal(parseObject(values.fromEtcd(values.toEtcd(stored))).metadata.resourceVersion, undefined);
 });
 
-test('what kube-apiserver adds when it reads is the same after a write', () => {
+test('defaults that kube-apiserver adds when it reads are the same after a write', () => {
   const metadata = { name: 'a', namespace: 'b' };
   const template = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', metadata: { name: 'data' } };
   for (const object of [

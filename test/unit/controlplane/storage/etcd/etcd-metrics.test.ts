@@ -9,7 +9,7 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const RECORDED = join(import.meta.dirname, '../../start/upstream/metrics-apiserver.tsv');
 
-test('they have the types and labels of kube-apiserver', () => {
+test('the metrics of etcd have the types and labels of kube-apiserver', () => {
   const registry = new MetricsRegistry();
   const metrics = new EtcdMetrics(registry, new FakeClock());
   assert.ok(metrics);

@@ -66,7 +66,7 @@ async function allocated(storage: Storage): Promise<readonly number[]> {
     .map((bit) => ports.from + bit);
 }
 
-test('of two servers that take one port, one is refused', async () => {
+test('one of two servers that take the same port is refused', async () => {
   const storage = sharedStorage();
   const [one, other] = [await serverOn(storage), await serverOn(storage)];
   const results = await Promise.allSettled([one.create(service('a', 30007)), other.create(service('b', 30007))]);

@@ -86,7 +86,7 @@ test('no two services get one address or port, also after a restart', () => {
   );
 });
 
-test('what another server stores is taken, and what it deletes is free again', () => {
+test('the addresses and ports of services that another server stores are taken, and free again when it deletes them', () => {
   const allocator = allocatorOver([]);
   allocator.write(service({ clusterIP: '10.96.0.9' }));
   const theirs = service({
@@ -111,7 +111,7 @@ test('what another server stores is taken, and what it deletes is free again', (
   allocator.write(address);
 });
 
-test('what a failed write took is free again', () => {
+test('the addresses and ports that a failed write took are free again', () => {
   const allocator = allocatorOver([]);
   allocator.reserve(service({ clusterIP: '10.96.0.7' }), undefined).revert();
   allocator.write(service({ clusterIP: '10.96.0.7' }));
