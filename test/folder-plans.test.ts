@@ -207,7 +207,7 @@ test('the files of the walks exist', () => {
   assert.deepEqual(missing, []);
 });
 
-test('docs/architecture.md compares the plans with the counted figures', () => {
+test('docs/architecture.md compares the plans with the counted numbers', () => {
   const [, table = ''] =
     /\| walk \| folders of the line \| districts \|\n\| --- \| --- \| --- \|\n((?:\|.*\n)+)/.exec(
       readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8'),

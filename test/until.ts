@@ -18,12 +18,12 @@ function nextPause(pauseMs: number, elapsedMs: number): number {
 }
 
 /**
- * Resolves to the first result of `look` that is neither `undefined` nor `false`. An error of `look` counts as "not yet". After
- * the time limit, the last one is the cause of the thrown error.
+ * Resolves to the first result of `check` that is neither `undefined` nor `false`. An error of `check` counts as "not yet".
+ * After the time limit, the last one is the cause of the thrown error.
  */
 export async function until<T>(
   what: string,
-  look: () => Promise<T | undefined | false> | T | undefined | false,
+  check: () => Promise<T | undefined | false> | T | undefined | false,
   timeoutMs = 120_000,
 ): Promise<T> {
   const started = performance.now();
@@ -31,7 +31,7 @@ export async function until<T>(
   let last: unknown;
   for (let pauseMs = 5; performance.now() < deadline; pauseMs = nextPause(pauseMs, performance.now() - started)) {
     try {
-      const found = await look();
+      const found = await check();
       if (found !== undefined && found !== false) return found;
     } catch (error) {
       if (error instanceof Ended) throw error;

@@ -24,7 +24,8 @@ type Items = readonly unknown[];
 
 const includes = (items: Items, value: unknown): boolean => items.some((item) => equal(adapt(item), adapt(value)));
 
-function spent(
+/** Returns the implementation of a function of two sets, with the cost of comparing each item with each. */
+function withCost(
   run: (items: Items, other: Items) => CelValue,
 ): (items: Items, other: Items, spending: Spending) => CelValue {
   return (items, other, spending) => {
@@ -135,19 +136,21 @@ const lists: FunctionRow[] = [
     'sets.contains',
     [listA, listA],
     bool,
-    spent((items, other) => other.every((one) => includes(items, one))),
+    withCost((items, other) => other.every((one) => includes(items, one))),
   ),
   fn(
     'sets.equivalent',
     [listA, listA],
     bool,
-    spent((items, other) => other.every((one) => includes(items, one)) && items.every((one) => includes(other, one))),
+    withCost(
+      (items, other) => other.every((one) => includes(items, one)) && items.every((one) => includes(other, one)),
+    ),
   ),
   fn(
     'sets.intersects',
     [listA, listA],
     bool,
-    spent((items, other) => other.some((one) => includes(items, one))),
+    withCost((items, other) => other.some((one) => includes(items, one))),
   ),
 ];
 

@@ -36,7 +36,7 @@ const SETTLE_MS = 20_000;
 const WINDOW_MS = 60_000;
 const LIMIT_MS = 300_000;
 /** The resolution of a measurement, which is that of the agent's file watch and of the polled files of the pods. */
-const LOOK_MS = 5;
+const POLL_MS = 5;
 
 /** Measures containerd and Docker one after the other, each started for this measurement alone. */
 export async function agent(print: Print): Promise<void> {
@@ -98,7 +98,7 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
         throw new Error(
           `${readdirSync(starts).length} of ${count} pods run:\n${readFileSync(join(directory, 'log'), 'utf8')}`,
         );
-      await sleep(LOOK_MS);
+      await sleep(POLL_MS);
     }
   };
   /** Returns the seconds until the processes of this number of additional pods run. */
@@ -171,10 +171,10 @@ function cpuSeconds(pid: number): number {
   return (Number(user) + Number(system)) / TICKS_PER_SECOND;
 }
 
-async function until(look: () => boolean): Promise<void> {
+async function until(check: () => boolean): Promise<void> {
   const end = performance.now() + LIMIT_MS;
-  while (!look()) {
+  while (!check()) {
     if (performance.now() > end) throw new Error('the agent did not start');
-    await sleep(LOOK_MS);
+    await sleep(POLL_MS);
   }
 }

@@ -63,17 +63,17 @@ function total(pids: readonly number[]): Usage {
 /** Counts the lines of strace. It writes one line for each completed call. */
 const syncsIn = (file: string): number => readFileSync(file, 'utf8').match(/\) += 0$/gm)?.length ?? 0;
 
-interface Look {
+interface Reading {
   readonly own: Usage;
   readonly runtime: Usage;
   readonly syncs: number;
   readonly atMs: number;
 }
 
-async function measure(what: string, look: () => Look, print: Print): Promise<void> {
-  const before = look();
+async function measure(what: string, read: () => Reading, print: Print): Promise<void> {
+  const before = read();
   await sleep(WINDOW_MS);
-  const after = look();
+  const after = read();
   const tookMs = after.atMs - before.atMs;
   const share = (of: 'own' | 'runtime'): number => ((after[of].cpuSeconds - before[of].cpuSeconds) * 100_000) / tookMs;
   const mbPerHour = (of: 'own' | 'runtime'): number =>
@@ -140,17 +140,17 @@ export async function idle(print: Print): Promise<void> {
     });
     try {
       const daemon = Number(readFileSync(join(directory, 'docker', 'docker.pid'), 'utf8'));
-      const look = (): Look => ({
+      const read = (): Reading => ({
         own: usageOf(server.pid),
         runtime: total(descendantsOf(daemon)),
         syncs: syncsIn(trace),
         atMs: performance.now(),
       });
       await sleep(SETTLE_MS);
-      await measure('idle node', look, print);
+      await measure('idle node', read, print);
       await createServices(server.origin);
       await sleep(SETTLE_MS);
-      await measure(`idle node with ${SERVICES} services`, look, print);
+      await measure(`idle node with ${SERVICES} services`, read, print);
     } finally {
       await server.stop();
     }

@@ -154,10 +154,10 @@ export class PodCluster {
   }
 
   /** Waits until the condition holds. Fails at once if the agent exits. */
-  async eventually(what: string, look: () => boolean): Promise<void> {
+  async eventually(what: string, check: () => boolean): Promise<void> {
     await until(what, () => {
       this.agent.assertAlive();
-      return look() ? true : undefined;
+      return check() ? true : undefined;
     });
   }
 

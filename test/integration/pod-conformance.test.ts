@@ -73,8 +73,8 @@ describe('pods as they are watched', { skip, timeout: 240_000 }, () => {
     });
   };
   const field = (name: string, path: string): string => cluster.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
-  const eventually = (what: string, look: () => boolean): Promise<boolean> =>
-    until(what, () => (look() ? true : undefined));
+  const eventually = (what: string, check: () => boolean): Promise<boolean> =>
+    until(what, () => (check() ? true : undefined));
   const eventMessages = (name: string, reason: string): string =>
     cluster.run([
       ...['get', 'events', '--field-selector', `involvedObject.name=${name},reason=${reason}`],

@@ -25,7 +25,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
     const shell = (name: string, command: string): string => cluster.shell(name, command);
     const create = (name: string, options: PodOptions): void => cluster.create(name, options);
     const ready = (name: string): void => cluster.ready(name);
-    const eventually = (what: string, look: () => boolean): Promise<void> => cluster.eventually(what, look);
+    const eventually = (what: string, check: () => boolean): Promise<void> => cluster.eventually(what, check);
     const written = (name: string): string => cluster.written(name);
     const sharedMount = { volumeMounts: [{ name: 'shared', mountPath: '/shared' }] };
     const sharedVolumes = (): object => cluster.sharedMount.volumes;

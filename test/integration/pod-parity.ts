@@ -48,7 +48,7 @@ const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
 /** Declares the tests for a runtime. `skip` is the reason why they cannot run. */
 export function podParity(on: 'docker' | 'containerd', skip: string | false): void {
-  describe(`pods on ${on} look as the kubelet shows them`, { skip, timeout: 290_000 }, () => {
+  describe(`pods on ${on} have the status and the events that the kubelet shows`, { skip, timeout: 290_000 }, () => {
     let cluster: RunningCluster;
     let client: HttpClient;
     const watched = new Map<string, Watched>();
@@ -98,7 +98,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
             resourceVersion: '0',
             signal: stop.signal,
           }))
-            if (event.type !== 'BOOKMARK') look(event.object);
+            if (event.type !== 'BOOKMARK') record(event.object);
         } catch (error) {
           if (!stop.signal.aborted) await systemClock.sleep(100);
           else return void error;
@@ -106,7 +106,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
       }
     };
 
-    const look = (pod: KubeObject): void => {
+    const record = (pod: KubeObject): void => {
       const entry = watched.get(pod.metadata.name ?? '');
       if (entry === undefined || entry.matched !== undefined) return;
       const hostIp = (pod['status'] as { hostIP?: string } | undefined)?.hostIP;

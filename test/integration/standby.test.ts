@@ -116,8 +116,8 @@ class Plane {
     await exited;
   }
 
-  #until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-    return until(what, look, 60_000).catch((error: unknown) => {
+  #until<T>(what: string, check: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
+    return until(what, check, 60_000).catch((error: unknown) => {
       throw new Error(`${String(error)}:\n${this.log.slice(-4000)}`, { cause: error });
     });
   }

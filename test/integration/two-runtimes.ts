@@ -116,11 +116,11 @@ export class TwoRuntimes {
     ]);
   }
 
-  /** Calls `look` for the pod of each runtime once it is ready. */
-  async each(name: string, look: (pod: string, on: RuntimeName) => Promise<void> | void): Promise<void> {
+  /** Calls `check` for the pod of each runtime once it is ready. */
+  async each(name: string, check: (pod: string, on: RuntimeName) => Promise<void> | void): Promise<void> {
     for (const on of RUNTIMES) {
       this.run(['wait', '--for=condition=Ready', `pod/${name}-${on}`, '--timeout=100s']);
-      await look(`${name}-${on}`, on);
+      await check(`${name}-${on}`, on);
     }
   }
 

@@ -30,10 +30,10 @@ interface StatisticsOptions {
   readonly logger: Logger;
 }
 
-/** How old the snapshot of a metrics page may be. The kubelet's values are up to 15 s old. */
-const SHARED_MS = 2_000;
-/** How old the snapshot of a summary may be. */
-const SUMMARY_MS = 5_000;
+/** The maximum age of the snapshot that a metrics page shows. The kubelet's values are up to 15 s old. */
+const MAX_PAGE_AGE_MS = 2_000;
+/** The maximum age of the snapshot that a summary shows. */
+const MAX_SUMMARY_AGE_MS = 5_000;
 
 /** Returns the pages of the server. A failing source is logged and leaves its part of the page out. */
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
@@ -58,12 +58,12 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
     },
     probes: () => Promise.resolve(options.probeMetrics.text()),
     async resource() {
-      return resourceMetrics(await readable(() => usage.snapshot(SHARED_MS)));
+      return resourceMetrics(await readable(() => usage.snapshot(MAX_PAGE_AGE_MS)));
     },
     async cadvisor() {
       const machine = machineFacts();
       const [snapshot, node, pods, filesystems, interfaces] = await Promise.all([
-        readable(() => usage.snapshot(SHARED_MS)),
+        readable(() => usage.snapshot(MAX_PAGE_AGE_MS)),
         storage.node(),
         storage.pods(),
         hostFilesystems(),
@@ -90,7 +90,7 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
         interfaces: await hostInterfaces(),
         defaultInterface: defaultInterface(),
         processes: { current: runningPids(), max: maxPids() },
-        usage: await usage.snapshot(onlyCpuAndMemory ? 0 : SUMMARY_MS, { rates: true }),
+        usage: await usage.snapshot(onlyCpuAndMemory ? 0 : MAX_SUMMARY_AGE_MS, { rates: true }),
         system: await options.system.usage(),
       };
       if (onlyCpuAndMemory) return summaryOf(facts);

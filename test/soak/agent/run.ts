@@ -33,6 +33,7 @@ export interface AgentSoakOptions {
   readonly onProgress?: (line: string) => void;
 }
 
+/** The parts of a run of the test. */
 interface Scene {
   readonly options: AgentSoakOptions;
   readonly node: SoakNode;
@@ -47,11 +48,11 @@ interface Scene {
 }
 
 const TOKEN = 'soak';
-const KILLS_BETWEEN_JUDGEMENTS = 6;
-/** The maximum time after the agent responds. */
-const LONGEST_LIFE_MS = 6000;
-const SETTLES_WITHIN_MS = 120_000;
-const LOOK_MS = 300;
+const KILLS_BETWEEN_CHECKS = 6;
+/** The maximum time for which the agent runs after it responds, until it is killed. */
+const MAX_RUN_MS = 6000;
+const MAX_SETTLING_MS = 120_000;
+const POLL_MS = 300;
 const MAX_VIOLATIONS = 5;
 const LOG_BYTES = 6000;
 
@@ -106,31 +107,32 @@ export async function soakAgent(options: AgentSoakOptions): Promise<SoakReport> 
   return { violations: [...node.crashes, ...history.violations, ...violations], counts };
 }
 
+/** Kills the agent at point after point, and checks everything after some kills, until the time is over. */
 async function disturb(scene: Scene): Promise<void> {
   const { options, node, program, history, violations, random } = scene;
   const endMs = performance.now() + options.seconds * 1000;
   await settle(scene);
   while (performance.now() < endMs) {
-    for (let kill = 0; kill < KILLS_BETWEEN_JUDGEMENTS && performance.now() < endMs; kill += 1) {
+    for (let kill = 0; kill < KILLS_BETWEEN_CHECKS && performance.now() < endMs; kill += 1) {
       if (random.next() < 0.6) await program.step();
-      await live(scene);
+      await runUntilKilled(scene);
     }
     await settle(scene);
     if (node.crashes.length + history.violations.length + violations.length >= MAX_VIOLATIONS) return;
   }
 }
 
-/** Runs the agent until it is killed at a point, or at a random moment if the point is not reached. */
-async function live(scene: Scene): Promise<void> {
+/** Runs the agent and kills it at a point, or at a random moment if the point is not reached. */
+async function runUntilKilled(scene: Scene): Promise<void> {
   const { node, plan, random, program } = scene;
   const { reached } = node.points();
   const death = plan.next(reached);
   node.launch(death);
   // The duration of a start depends on the machine. Kills during the start have their own points.
-  for (let up = false; node.isAlive && !up; up = await node.isUp()) await sleep(LOOK_MS);
+  for (let up = false; node.isAlive && !up; up = await node.isUp()) await sleep(POLL_MS);
   const startMs = performance.now();
-  const endMs = startMs + (death === undefined ? random.between(0, LONGEST_LIFE_MS) : LONGEST_LIFE_MS);
-  const stepMs = startMs + random.between(0, LONGEST_LIFE_MS / 3);
+  const endMs = startMs + (death === undefined ? random.between(0, MAX_RUN_MS) : MAX_RUN_MS);
+  const stepMs = startMs + random.between(0, MAX_RUN_MS / 3);
   let isStepped = false;
   while (node.isAlive && performance.now() < endMs) {
     await sleep(25);
@@ -143,7 +145,7 @@ async function live(scene: Scene): Promise<void> {
   count(scene, 'kills');
   count(scene, isAtPoint ? 'kills at a point' : 'kills at a random moment');
   scene.counts.set('points that were reached', reached.size);
-  scene.counts.set('points that were died at', new Set(node.points().deaths).size);
+  scene.counts.set('points at which the agent was killed', new Set(node.points().deaths).size);
   scene.options.onProgress?.(`killed ${isAtPoint ? `${death?.point} (${death?.turn})` : 'at a random moment'}`);
 }
 
@@ -155,10 +157,10 @@ async function settle(scene: Scene): Promise<void> {
   let problems: readonly string[] = [];
   let last: readonly string[] = [];
   do {
-    await sleep(LOOK_MS);
+    await sleep(POLL_MS);
     last = problems;
     problems = await unsettled(scene, options);
-  } while (problems.length > 0 && node.isAlive && performance.now() - startMs < SETTLES_WITHIN_MS);
+  } while (problems.length > 0 && node.isAlive && performance.now() - startMs < MAX_SETTLING_MS);
   const tookMs = Math.round(performance.now() - startMs);
   scene.counts.set(
     'longest time until settled, ms',
@@ -167,7 +169,7 @@ async function settle(scene: Scene): Promise<void> {
   if (problems.length > 0) violations.push(`after ${tookMs} ms: ${problems.join('; ')}\n${node.log.slice(-LOG_BYTES)}`);
   judge(scene);
   count(scene, 'judgements');
-  options.onProgress?.(`settled after ${tookMs} ms; the last to come: ${last.join('; ')}`);
+  options.onProgress?.(`settled after ${tookMs} ms; what settled last: ${last.join('; ')}`);
   await node.stop('SIGKILL');
   count(scene, 'kills');
 }

@@ -210,8 +210,8 @@ export class PairHost {
     rmSync(this.#scratch, { recursive: true, force: true });
   }
 
-  #until(what: string, look: () => Promise<boolean>, timeoutMs: number): Promise<boolean> {
-    return until(what, look, timeoutMs).catch((error: unknown) => {
+  #until(what: string, check: () => Promise<boolean>, timeoutMs: number): Promise<boolean> {
+    return until(what, check, timeoutMs).catch((error: unknown) => {
       throw new Error(`${String(error)} on host ${this.number}:\n${this.#log.slice(-3000)}`, { cause: error });
     });
   }

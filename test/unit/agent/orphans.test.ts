@@ -61,28 +61,31 @@ test('a pod that appears during housekeeping is not terminated as an orphan; an 
     );
   const runtime = new SlowRuntime(systemClock, createFakeHost(['shell:1']));
   const agent = await startAgentInMemory(directory, { podManifestPath }, { runtime });
-  const look = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
   try {
     await put('first');
     await until('the first pod', () => runtime.runs('first-n1'));
-    runtime.held = look.promise;
+    runtime.held = gate.promise;
     // Housekeeping lists the running pods after a pod has terminated.
     await rm(manifest('first'));
-    await until('the end of the first pod, and a look', () => !runtime.runs('first-n1') && runtime.waiting > 0);
+    await until(
+      'the end of the first pod, and a list of the running pods',
+      () => !runtime.runs('first-n1') && runtime.waiting > 0,
+    );
     await put('second');
     await until('the second pod', () => runtime.runs('second-n1'));
     const stray = { uid: 'stray', name: 'stray', namespace: 'default' };
     assert.ok(runtime.lastSandbox);
     await runtime.runSandbox({ ...runtime.lastSandbox, pod: { ...runtime.lastSandbox.pod, ...stray } });
     runtime.held = undefined;
-    look.resolve();
+    gate.resolve();
     await until('the end of the stray pod', () =>
       [...runtime.host.sandboxes.values()].every(({ pod, state }) => pod.uid !== 'stray' || state !== 'ready'),
     );
     assert.deepEqual(runtime.stopped, ['first-n1']);
     assert.ok(runtime.runs('second-n1'));
   } finally {
-    look.resolve();
+    gate.resolve();
     await agent.close();
     await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   }

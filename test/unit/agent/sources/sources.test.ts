@@ -63,10 +63,10 @@ async function setUp(t: TestContext) {
     }
   };
   /** Runs one complete scan of the source. */
-  const look = async (): Promise<void> => {
+  const poll = async (): Promise<void> => {
     for (const before = seen.length; seen.length < before + 2;) await clock.advance(1000);
   };
-  return { root, directory, clock, seen, complaints, statics, run, file, until, look };
+  return { root, directory, clock, seen, complaints, statics, run, file, until, poll };
 }
 
 describe('manifests in a folder', () => {
@@ -97,7 +97,7 @@ describe('manifests in a folder', () => {
   });
 
   it('that are removed and created again at once are gone in between, those that a rename replaces are not', async (t) => {
-    const { clock, directory, seen, run, file, until, look } = await setUp(t);
+    const { clock, directory, seen, run, file, until, poll } = await setUp(t);
     const path = join(directory, 'a');
     await writeFile(path, manifest('a'));
     run(file());
@@ -112,7 +112,7 @@ describe('manifests in a folder', () => {
       seen.every((pods) => pods.includes('a-node a')),
       JSON.stringify(seen),
     );
-    await look();
+    await poll();
     seen.length = 0;
     unlinkSync(path);
     writeFileSync(path, manifest('a'));
@@ -125,7 +125,7 @@ describe('manifests in a folder', () => {
     assert.ok(isGone(), JSON.stringify(seen));
     assert.deepEqual(seen.at(-1), ['a-node a', 'b-node a']);
     seen.length = 0;
-    await look();
+    await poll();
     assert.ok(!isGone(), 'once');
   });
 
@@ -152,13 +152,13 @@ describe('manifests in a folder', () => {
   });
 
   it('keep their last good pod while they are half written or empty', async (t) => {
-    const { directory, run, file, until, look, seen, complaints } = await setUp(t);
+    const { directory, run, file, until, poll, seen, complaints } = await setUp(t);
     await writeFile(join(directory, 'a'), manifest('a'));
     run(file());
     await until(['a-node a']);
     for (const half of ['', 'apiVersion: v1\nkind: Pod\nmetadata: {', 'kind: ConfigMap\n']) {
       await writeFile(join(directory, 'a'), half);
-      await look();
+      await poll();
       assert.deepEqual(seen.at(-1), ['a-node a']);
     }
     assert.equal(complaints.length, 3);

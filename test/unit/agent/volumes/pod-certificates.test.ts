@@ -54,26 +54,26 @@ function setUp(answer: (request: number) => object | undefined) {
     beginRefreshAt: formatTime(clock.now() + hours * HOUR_MS),
     notAfter: formatTime(clock.now() + 2 * hours * HOUR_MS),
   });
-  const look = (of = source): ReturnType<PodCertificates['bundle']> => certificates.bundle(pod, 'v', 0, of);
+  const bundleOf = (of = source): ReturnType<PodCertificates['bundle']> => certificates.bundle(pod, 'v', 0, of);
   /** Polls a pending request until the time limit. */
-  const lookLong = async (): Promise<unknown> => {
+  const waitForBundle = async (): Promise<unknown> => {
     let ended = false;
-    const looked = look()
+    const waiting = bundleOf()
       .catch((error: Error) => error.message)
       .finally(() => (ended = true));
-    await until('the end of the look', async () => {
+    await until('the end of the request', async () => {
       await clock.advance(1000);
       return ended;
     });
-    return looked;
+    return waiting;
   };
-  return { clock, requests, events, state, certificates, issued, look, lookLong };
+  return { clock, requests, events, state, certificates, issued, bundleOf, waitForBundle };
 }
 
 describe('certificates of pods', () => {
   it('are requested once, with a proof of possession of the key', async () => {
-    const { requests, look, issued } = setUp(() => issued(1));
-    const bundle = await look();
+    const { requests, bundleOf, issued } = setUp(() => issued(1));
+    const bundle = await bundleOf();
     assert.equal(bundle.chain, CHAIN);
     assert.equal(createPrivateKey(bundle.key).asymmetricKeyType, 'ed25519');
     const [request] = requests;
@@ -91,7 +91,7 @@ describe('certificates of pods', () => {
     });
     const csr = parseCsrDer(Buffer.from(String(stubPKCS10Request), 'base64'));
     assert.equal(csr.signatureValid, true);
-    assert.deepEqual(await look(), bundle);
+    assert.deepEqual(await bundleOf(), bundle);
     assert.equal(requests.length, 1);
   });
   for (const [keyType, type, size] of [
@@ -101,40 +101,40 @@ describe('certificates of pods', () => {
     ['RSA3072', 'rsa', 3072],
   ] as const) {
     it(`have a key of type ${keyType}`, async () => {
-      const { look, issued } = setUp(() => issued(1));
-      const key = createPrivateKey((await look({ ...source, keyType })).key);
+      const { bundleOf, issued } = setUp(() => issued(1));
+      const key = createPrivateKey((await bundleOf({ ...source, keyType })).key);
       const { namedCurve, modulusLength } = key.asymmetricKeyDetails ?? {};
       assert.deepEqual([key.asymmetricKeyType, namedCurve ?? modulusLength], [type, size]);
     });
   }
   it("are renewed at the signer's refresh time, and used until then", async () => {
     let answers = true;
-    const { clock, requests, events, look, issued } = setUp(() => (answers ? issued(1) : {}));
-    const first = await look();
+    const { clock, requests, events, bundleOf, issued } = setUp(() => (answers ? issued(1) : {}));
+    const first = await bundleOf();
     await clock.advance(HOUR_MS + 1);
     answers = false;
-    assert.deepEqual(await look(), first);
-    assert.deepEqual(await look(), first);
+    assert.deepEqual(await bundleOf(), first);
+    assert.deepEqual(await bundleOf(), first);
     assert.equal(requests.length, 2);
     await clock.advance(HOUR_MS);
-    assert.deepEqual(await look(), first);
+    assert.deepEqual(await bundleOf(), first);
     assert.deepEqual(events, [
       'CertificateOverdueForRefresh PodCertificate refresh overdue',
       'CertificateExpired PodCertificate expired',
     ]);
     answers = true;
-    assert.notEqual((await look()).key, first.key);
+    assert.notEqual((await bundleOf()).key, first.key);
     assert.equal(requests.length, 2);
   });
   it('are awaited until the signer responds, and requested again when the request is deleted', async () => {
     let answers = false;
-    const { requests, state, lookLong, look, issued } = setUp(() => (answers ? issued(1) : {}));
-    assert.equal(await lookLong(), 'credential bundle is not issued yet');
+    const { requests, state, waitForBundle, bundleOf, issued } = setUp(() => (answers ? issued(1) : {}));
+    assert.equal(await waitForBundle(), 'credential bundle is not issued yet');
     state.isGone = true;
-    await assert.rejects(look());
+    await assert.rejects(bundleOf());
     state.isGone = false;
     answers = true;
-    assert.equal((await look()).chain, CHAIN);
+    assert.equal((await bundleOf()).chain, CHAIN);
     assert.equal(requests.length, 2);
   });
   for (const [type, rejection, event] of [
@@ -150,9 +150,11 @@ describe('certificates of pods', () => {
     ],
   ] as const) {
     it(`are not requested again once ${type}`, async () => {
-      const { requests, events, look } = setUp(() => ({ conditions: [{ type, reason: 'No', message: 'not you' }] }));
-      await assert.rejects(look(), { message: rejection });
-      await assert.rejects(look(), { message: rejection });
+      const { requests, events, bundleOf } = setUp(() => ({
+        conditions: [{ type, reason: 'No', message: 'not you' }],
+      }));
+      await assert.rejects(bundleOf(), { message: rejection });
+      await assert.rejects(bundleOf(), { message: rejection });
       assert.equal(requests.length, 1);
       assert.deepEqual(events, [event]);
     });

@@ -179,8 +179,8 @@ describe('preStop over the network', () => {
 });
 
 /** Waits for something that does not depend on virtual time. */
-async function eventually(look: () => boolean): Promise<void> {
-  while (!look()) await new Promise((resolve) => setImmediate(resolve));
+async function eventually(check: () => boolean): Promise<void> {
+  while (!check()) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe('the containers of a pod are ended', () => {

@@ -31,7 +31,7 @@ const bob = { authorization: 'Bearer bob' };
 const node = { authorization: 'Bearer system:node:n1 system:nodes' };
 const object = (name: string): string => JSON.stringify({ metadata: { name } });
 
-const reached = (look: () => boolean): Promise<boolean> => until('the expected state', look, 10_000);
+const reached = (check: () => boolean): Promise<boolean> => until('the expected state', check, 10_000);
 
 class SlowResource extends FakeResource {
   gate = Promise.withResolvers<void>();
