@@ -26,8 +26,8 @@ const MAX_STREAMS = 1000;
 const MAX_HELD_BYTES = 1 << 22;
 /** The maximum size of received chunks that are not yet read. */
 const MAX_WAITING_BYTES = 1 << 20;
-/** The maximum size of one inflated header block. */
-const MAX_HEADER_BYTES = 1 << 14;
+/** The maximum size of one inflated header block. Each of a thousand streams keeps its headers of some hundred bytes. */
+const MAX_HEADER_BYTES = 1 << 12;
 /** The maximum size of pending responses to the peer's control frames. */
 const MAX_ANSWER_BYTES = 1 << 18;
 

@@ -22,44 +22,83 @@ export const STATUS = { protocolError: 1, invalidStream: 2, refusedStream: 3, ca
 const VERSION = 3;
 const HEADER_BYTES = 8;
 
-/** A decoded frame. `kind` is the type of a control frame, such as 1 for SYN_STREAM. */
+/**
+ * A decoded control frame, or a piece of a data frame, whose last one alone may have `fin`. `kind` is the type of a control
+ * frame, such as 1 for SYN_STREAM.
+ */
 export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: 'control'; readonly kind: number; readonly flags: number; readonly payload: Buffer };
 
-/** Splits received bytes into frames. Throws if they are not SPDY/3. */
+/** The longest control frame. Those of the streaming protocols have some hundred bytes. */
+const MAX_CONTROL_BYTES = 1 << 16;
+
+/**
+ * Splits received bytes into frames. The payload of a data frame comes in several pieces, as it arrives: a frame may have 16
+ * MiB, and every connection could hold one that is incomplete. Throws for control frames that are not SPDY/3, or too long.
+ */
 export class FrameReader {
-  /** The start of an incomplete frame, in a buffer that grows by doubling. */
+  /** The start of an incomplete header or control frame, in a buffer that grows by doubling. */
   #kept: Buffer = Buffer.alloc(0);
   #keptBytes = 0;
   #neededBytes = HEADER_BYTES;
+  /** The data frame whose payload is being received. */
+  #data: { readonly streamId: number; readonly fin: boolean; leftBytes: number } | undefined;
 
-  /** Takes the next bytes, and yields the frames that they complete. */
+  /** Takes the next bytes, and yields the frames that they complete, and the pieces of data frames. */
   *push(chunk: Buffer): Generator<Frame> {
-    let pending = this.#joined(chunk);
-    if (pending === undefined) return;
+    let pending = chunk;
     for (;;) {
-      this.#neededBytes = HEADER_BYTES + (pending.length < HEADER_BYTES ? 0 : pending.readUIntBE(5, 3));
-      if (pending.length < this.#neededBytes) break;
-      const first = pending.readUInt32BE(0);
-      const flags = pending.readUInt8(4);
-      const payload = pending.subarray(HEADER_BYTES, this.#neededBytes);
-      pending = pending.subarray(this.#neededBytes);
+      if (this.#data !== undefined) {
+        if (pending.length === 0 && this.#data.leftBytes > 0) return;
+        const { data, payload } = this.#piece(this.#data, pending);
+        pending = pending.subarray(payload.length);
+        yield data;
+        continue;
+      }
+      const joined = this.#joined(pending);
+      if (joined === undefined) return;
+      const first = joined.readUInt32BE(0);
+      const flags = joined.readUInt8(4);
+      const payloadBytes = joined.readUIntBE(5, 3);
       if (first >>> 31 === 0) {
-        yield { type: 'data', streamId: first & 0x7fffffff, fin: (flags & FLAG_FIN) !== 0, payload };
+        this.#data = { streamId: first & 0x7fffffff, fin: (flags & FLAG_FIN) !== 0, leftBytes: payloadBytes };
+        pending = joined.subarray(HEADER_BYTES);
         continue;
       }
       const version = (first >>> 16) & 0x7fff;
       if (version !== VERSION) throw new Error(`SPDY version ${version} is not supported`);
-      yield { type: 'control', kind: first & 0xffff, flags, payload };
+      if (payloadBytes > MAX_CONTROL_BYTES) throw new Error(`a SPDY control frame has ${payloadBytes} bytes`);
+      const endBytes = HEADER_BYTES + payloadBytes;
+      if (joined.length < endBytes) {
+        this.#keep(joined, endBytes);
+        return;
+      }
+      pending = joined.subarray(endBytes);
+      yield { type: 'control', kind: first & 0xffff, flags, payload: joined.subarray(HEADER_BYTES, endBytes) };
     }
-    this.#kept = Buffer.from(pending);
-    this.#keptBytes = pending.length;
   }
 
-  /** Returns `undefined` while the frame is incomplete. Its bytes are not copied again for each chunk. */
+  #piece(
+    frame: { readonly streamId: number; readonly fin: boolean; leftBytes: number },
+    pending: Buffer,
+  ): { readonly data: Frame; readonly payload: Buffer } {
+    const payload = pending.subarray(0, frame.leftBytes);
+    frame.leftBytes -= payload.length;
+    const isLast = frame.leftBytes === 0;
+    if (isLast) this.#data = undefined;
+    return { data: { type: 'data', streamId: frame.streamId, fin: frame.fin && isLast, payload }, payload };
+  }
+
+  #keep(bytes: Buffer, neededBytes: number): void {
+    this.#kept = Buffer.from(bytes);
+    this.#keptBytes = bytes.length;
+    this.#neededBytes = neededBytes;
+  }
+
+  /** Returns what is kept and the chunk, or `undefined` while that is too short. Its bytes are not copied for each chunk. */
   #joined(chunk: Buffer): Buffer | undefined {
-    if (this.#keptBytes === 0) return chunk;
+    if (this.#keptBytes === 0 && chunk.length >= HEADER_BYTES) return chunk;
     const bytes = this.#keptBytes + chunk.length;
     if (bytes > this.#kept.length) {
       const grown = Buffer.alloc(Math.max(bytes, 2 * this.#kept.length));
@@ -70,7 +109,9 @@ export class FrameReader {
     this.#keptBytes = bytes;
     if (bytes < this.#neededBytes) return undefined;
     const joined = this.#kept.subarray(0, bytes);
+    this.#kept = Buffer.alloc(0);
     this.#keptBytes = 0;
+    this.#neededBytes = HEADER_BYTES;
     return joined;
   }
 }

@@ -3,10 +3,11 @@
  * much data waits for a reader, so that all streams of the connection are bounded together. `SpdyConnection` creates it.
  */
 import { Duplex } from 'node:stream';
+import { ownBytes } from '../../../api/machinery/own-bytes.ts';
 
 const STREAM_BUFFER_BYTES = 1 << 18;
 /** What a chunk counts besides its bytes, because a peer may send single bytes and each chunk occupies memory. */
-const CHUNK_BYTES = 128;
+const CHUNK_BYTES = 256;
 
 /** Defines what a stream needs from its connection. */
 interface StreamOwner {
@@ -51,7 +52,7 @@ export class SpdyStream extends Duplex {
    */
   async give(payload: Buffer): Promise<void> {
     if (this.destroyed || this.#hasPeerEnded) return;
-    const isFull = !this.push(payload);
+    const isFull = !this.push(ownBytes(payload));
     this.#chunks += 1;
     this.#account();
     if (!isFull || this.destroyed) return;

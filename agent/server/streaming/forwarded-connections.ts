@@ -5,12 +5,25 @@
 import type { Duplex } from 'node:stream';
 import { SharedSlots } from '../../../api/machinery/shared-slots.ts';
 
+/** The pairs of streams for each connection that may be forwarded, those of which one is missing included. */
+const PAIRS_PER_CONNECTION = 2;
+
 /** Owns the forwarded connections of all clients. Beyond the limit, the namespace with most of them loses its newest. */
 export class ForwardedConnections {
   readonly #slots: SharedSlots;
+  readonly #pairs: SharedSlots;
 
   constructor(most: number) {
     this.#slots = new SharedSlots(most);
+    this.#pairs = new SharedSlots(most * PAIRS_PER_CONNECTION);
+  }
+
+  /**
+   * Counts a pair of streams, each of which takes three kilobytes. Returns the function that ends this; `undefined` if its
+   * namespace may have no further one.
+   */
+  hold(namespace: string, evict: () => void): (() => void) | undefined {
+    return this.#pairs.take(namespace, evict);
   }
 
   /** Opens a connection with `open` and counts it until it is closed. Rejects if its namespace may have no further one. */

@@ -4,6 +4,9 @@
  */
 import { type Duplex, finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
+import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import { ownBytes } from '../../../api/machinery/own-bytes.ts';
 import { RuntimeError } from '../../runtime/runtime.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
 import type { SpdyStream } from '../../protocols/spdy/stream.ts';
@@ -15,46 +18,78 @@ export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 /** The WebSocket protocols with two channels for each port. */
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
-/** The maximum number of bytes that wait for ports that are not connected yet, over all ports. */
-const MAX_EARLY_BYTES = 1 << 20;
-/** The cost of a message besides its bytes, because a client may send single bytes. */
-const MESSAGE_BYTES = 128;
+/** The number of waiting bytes, for all ports of a connection, from which on the client is held back. */
+const MAX_WAITING_BYTES = 1 << 20;
 
 /** The number of event listeners on one port from which on Node.js warns of a leak. */
 const MAX_LISTENERS = 30;
 
+/** How long a stream may wait for its counterpart, as in the kubelet. */
+const PAIRED_WITHIN_MS = 30_000;
+
 /** The ports of one pod. */
 export interface PodPorts {
+  readonly clock: Clock;
   /** Opens a connection to a port. */
   readonly dial: (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
+  /** Counts a pair of streams. Returns the function that ends this; `undefined` if there are too many. `evict` must end it. */
+  readonly hold: (evict: () => void) => (() => void) | undefined;
   /** Returns the message that the client gets for a failed connection. */
   readonly describe: (port: number, error: unknown) => string;
 }
 
+/** A stream whose counterpart has not come, and the timer that ends it. */
+interface Waiting {
+  readonly stream: SpdyStream;
+  readonly timer: Timer;
+}
+
 /** Serves until the client closes the connection. */
 export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: PodPorts): Promise<void> {
-  const pairs = new Map<string, { data?: SpdyStream; error?: SpdyStream }>();
+  const waiting = new Map<string, Waiting>();
   const gone = new AbortController();
   const connection = new SpdyConnection(transport, head, (stream) => {
     const type = stream.headers['streamtype'] ?? '';
     const request =
       stream.headers['requestid'] ?? `${stream.headers['port'] ?? ''}/${type === 'error' ? stream.id : stream.id - 2}`;
-    const pair = pairs.get(request) ?? {};
-    if (type === 'data') pair.data = stream;
-    else if (type === 'error') pair.error = stream;
-    pairs.set(request, pair);
-    // A client that resets streams before their counterparts come leaves nothing behind.
-    stream.once('close', () => {
-      if (pairs.get(request) === pair) pairs.delete(request);
-    });
-    if (pair.data !== undefined && pair.error !== undefined) {
-      pairs.delete(request);
+    const other = waiting.get(request);
+    const isPair = other !== undefined && other.stream.headers['streamtype'] !== type;
+    if ((type !== 'data' && type !== 'error') || (other !== undefined && !isPair)) stream.destroy();
+    else if (other === undefined) waitForPair(stream, request, waiting, ports);
+    else {
+      waiting.delete(request);
+      other.timer.cancel();
+      const [data, error] = type === 'data' ? [stream, other.stream] : [other.stream, stream];
       // The client sees every failure as the end of its connection.
-      forwardPair({ data: pair.data, error: pair.error }, ports, gone.signal).catch(() => transport.destroy());
+      forwardPair({ data, error }, ports, gone.signal).catch(() => transport.destroy());
     }
   });
   await connection.closed;
   gone.abort(new Error('the client is gone'));
+}
+
+/**
+ * Keeps a stream until its counterpart comes. The first one of a pair counts until it is closed, so that clients that open one
+ * of each pair alone, or do not read what became of them, do not fill the memory.
+ */
+function waitForPair(
+  stream: SpdyStream,
+  request: string,
+  waiting: Map<string, Waiting>,
+  { clock, hold }: PodPorts,
+): void {
+  const free = hold(() => stream.destroy());
+  if (free === undefined) {
+    stream.destroy();
+    return;
+  }
+  const timer = clock.after(PAIRED_WITHIN_MS, () => stream.destroy());
+  waiting.set(request, { stream, timer });
+  stream.once('close', () => {
+    timer.cancel();
+    free();
+    if (waiting.get(request)?.stream === stream) waiting.delete(request);
+  });
 }
 
 async function forwardPair(
@@ -63,6 +98,7 @@ async function forwardPair(
   signal: AbortSignal,
 ): Promise<void> {
   const port = Number(data.headers['port']);
+  let message = '';
   try {
     if (!Number.isInteger(port) || port < 1 || port > 65_535)
       throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
@@ -70,11 +106,12 @@ async function forwardPair(
     await join(data, target);
     // Some runtimes report only after the connection that nobody listens on the port.
     if (target.errored instanceof RuntimeError) throw target.errored;
-    error.end();
   } catch (failure) {
-    error.end(describe(port, failure));
-    data.destroy();
+    message = describe(port, failure);
   }
+  // A client that never ends its side would keep the streams.
+  error.end(message, () => error.destroy());
+  data.destroy();
 }
 
 /** Copies both ways; a half-close is passed on; ends when both ways have ended. */
@@ -111,10 +148,12 @@ function drained(stream: Duplex): Promise<void> {
 export function forwardOverChannels(socket: WebSocket, ports: readonly number[], { dial, describe }: PodPorts): void {
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
-  const targets: (Duplex | undefined)[] = [];
-  /** The data that arrived before a port responded. `undefined` once the port has responded or failed. */
-  const waiting: (Buffer[] | undefined)[] = ports.map(() => []);
-  let earlyBytes = 0;
+  const hold = (): void => {
+    const isFull = inputs.reduce((sum, input) => sum + input.waitingBytes, 0) > MAX_WAITING_BYTES;
+    if (isFull && !socket.isPaused) socket.pause();
+    else if (!isFull && socket.isPaused) socket.resume();
+  };
+  const inputs = ports.map(() => new PortInput(hold));
   const send = channelSender(socket, { isBase64 });
   for (const [index, port] of ports.entries()) {
     const announcement = Buffer.alloc(2);
@@ -124,17 +163,13 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
       .then(
         async (stream) => {
           const target = stream as Duplex;
-          targets[index] = target;
           target.on('error', () => target.destroy());
-          for (const chunk of waiting[index] ?? []) target.write(chunk);
-          waiting[index] = undefined;
-          if (targets.every((_target, at) => waiting[at] === undefined)) socket.resume();
+          inputs[index]?.connect(target);
           for await (const chunk of target) await send(2 * index, chunk as Buffer);
           socket.close(1000);
         },
         (error: unknown) => {
-          waiting[index] = undefined;
-          socket.resume();
+          inputs[index]?.close();
           return send(2 * index + 1, Buffer.from(describe(port, error)));
         },
       )
@@ -143,30 +178,72 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const channel = isBase64 && !isBinary ? (data[0] ?? 48) - 48 : (data[0] ?? 255);
-    const payload = isBase64 && !isBinary ? Buffer.from(data.toString('latin1', 1), 'base64') : data.subarray(1);
-    if (channel % 2 !== 0 || payload.length === 0) return;
-    const target = targets[channel / 2];
-    if (target === undefined) {
-      const early = waiting[channel / 2];
-      if (early === undefined) return;
-      early.push(payload);
-      earlyBytes += payload.length + MESSAGE_BYTES;
-      if (earlyBytes > MAX_EARLY_BYTES) socket.pause();
-    } else if (target.writable && !target.write(payload) && !socket.isPaused) {
-      // Messages that had arrived before the pause are still delivered. They must not add a listener each.
-      socket.pause();
-      const resume = (): void => {
-        target.off('drain', resume).off('close', resume);
-        socket.resume();
-      };
-      target.once('drain', resume).once('close', resume);
-    }
+    if (channel % 2 !== 0) return;
+    inputs[channel / 2]?.give(
+      isBase64 && !isBinary ? Buffer.from(data.toString('latin1', 1), 'base64') : data.subarray(1),
+    );
   });
   socket.on('error', () => socket.terminate());
   socket.on('close', () => {
     gone.abort(new Error('the client is gone'));
-    for (const target of targets) target?.destroy();
+    for (const input of inputs) input.close();
   });
+}
+
+/**
+ * What a client sends to a port. Messages that wait for the connection, or for the server to read, are joined, because a client
+ * may send single bytes, each of which would take a few hundred.
+ */
+class PortInput {
+  readonly #onChange: () => void;
+  readonly #gathered = new GatheredBytes();
+  #target: Duplex | undefined;
+  #writtenBytes = 0;
+  #isClosed = false;
+
+  /** `onChange` is called when `waitingBytes` changes. */
+  constructor(onChange: () => void) {
+    this.#onChange = onChange;
+  }
+
+  get waitingBytes(): number {
+    return this.#gathered.size + this.#writtenBytes;
+  }
+
+  give(payload: Buffer): void {
+    if (this.#isClosed || payload.length === 0) return;
+    this.#gathered.push(ownBytes(payload));
+    this.#forward();
+    this.#onChange();
+  }
+
+  connect(target: Duplex): void {
+    this.#target = target;
+    target.once('close', () => this.close());
+    if (this.#isClosed || target.destroyed) this.close();
+    else this.#forward();
+  }
+
+  /** Ends the connection, and drops what waits for it. */
+  close(): void {
+    this.#isClosed = true;
+    this.#gathered.take();
+    this.#writtenBytes = 0;
+    this.#target?.destroy();
+    this.#onChange();
+  }
+
+  #forward(): void {
+    if (this.#target === undefined || this.#writtenBytes > 0 || this.#gathered.size === 0) return;
+    const bytes = this.#gathered.take();
+    this.#writtenBytes = bytes.length;
+    this.#target.write(bytes, () => {
+      if (this.#isClosed) return;
+      this.#writtenBytes = 0;
+      this.#forward();
+      this.#onChange();
+    });
+  }
 }
 
 /** Resolves when the client has taken the message, or is gone. */

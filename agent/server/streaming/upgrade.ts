@@ -195,9 +195,11 @@ async function serveCommand(
 /** The other descriptors are for the requests to the agent and for its own work. */
 const FORWARDED = { atMost: 1000, share: 0.2 };
 
-async function forwardTarget({ host, forwarded }: Upgrades, target: Target): Promise<PodPorts> {
+async function forwardTarget({ host, clock, forwarded }: Upgrades, target: Target): Promise<PodPorts> {
   const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
   return {
+    clock,
+    hold: (evict) => forwarded.hold(target.namespace, evict),
     dial: (port, signal) => forwarded.dial(target.namespace, signal, (either) => host.portForward(id, port, either)),
     describe: (port, error) =>
       `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${errorMessage(error)}`,

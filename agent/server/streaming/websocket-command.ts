@@ -2,8 +2,10 @@
  * Serves exec and attach over WebSocket. Each message begins with the number of its channel. Version 5 can close a channel,
  * such as stdin. The `base64.` protocols send text messages for browsers.
  */
-import { PassThrough, Writable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
+import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
+import { ownBytes } from '../../../api/machinery/own-bytes.ts';
 import {
   endStream,
   outcomeStatus,
@@ -24,10 +26,60 @@ export const WEBSOCKET_PROTOCOLS = [
 ] as const;
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
+/** The size of the waiting messages from which on the client is held back. */
+const MAX_WAITING_BYTES = 1 << 16;
+
 /**
- * The maximum number of bytes that wait for a slow container. A client may send single bytes, which take a hundred times that.
+ * The input of a command. Messages that wait are joined, because a client may send single bytes, each of which would take a few
+ * hundred. The socket is paused while too many bytes wait.
  */
-const MAX_BUFFERED_BYTES = 1 << 16;
+class CommandInput extends Readable {
+  readonly #socket: WebSocket;
+  readonly #gathered = new GatheredBytes();
+  #isClosed = false;
+
+  constructor(socket: WebSocket) {
+    super({ highWaterMark: MAX_WAITING_BYTES });
+    this.#socket = socket;
+  }
+
+  /** Takes a message of the client. What comes after the end is dropped. */
+  give(payload: Buffer): void {
+    if (this.destroyed || this.#isClosed) return;
+    this.#gathered.push(ownBytes(payload));
+    this.#forward();
+  }
+
+  /** Ends the input. The command can still read what has come before. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#forward();
+  }
+
+  override read(size?: number): unknown {
+    const chunk: unknown = super.read(size);
+    this.#forward();
+    return chunk;
+  }
+
+  override _read(): void {}
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#gathered.take();
+    if (this.#socket.isPaused) this.#socket.resume();
+    done(error);
+  }
+
+  #forward(): void {
+    if (this.destroyed || this.readableEnded) return;
+    if (this.readableLength === 0 && this.#gathered.size > 0) this.push(this.#gathered.take());
+    if (this.#isClosed && this.#gathered.size === 0) this.push(null);
+    const isFull = this.readableLength + this.#gathered.size > MAX_WAITING_BYTES;
+    if (isFull && !this.#socket.isPaused) this.#socket.pause();
+    else if (!isFull && this.#socket.isPaused) this.#socket.resume();
+  }
+}
 
 /** Returns the streams of an accepted WebSocket. Data that waits for a slow command is bounded. */
 export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {
@@ -35,7 +87,7 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const isBase64 = protocol.includes('base64');
   const gone = new AbortController();
   const sizes = new SizeQueue();
-  const stdin = wanted.stdin ? new PassThrough({ highWaterMark: MAX_BUFFERED_BYTES }) : undefined;
+  const stdin = wanted.stdin ? new CommandInput(socket) : undefined;
   // A command that exits closes the streams that it no longer reads.
   stdin?.on('error', () => undefined);
   const send = (channel: number, payload: Buffer, done: (error?: Error | null) => void): void => {
@@ -58,22 +110,13 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const stderr = wanted.stderr && !wanted.tty ? output(CHANNEL.stderr) : undefined;
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const { channel, payload } = readMessage(data, isBase64 && !isBinary);
-    if (channel === CHANNEL.stdin && stdin?.writable === true) {
-      // Messages that had arrived before the pause are still delivered. They must not add a listener each.
-      if (!stdin.write(payload) && !socket.isPaused) {
-        socket.pause();
-        const resume = (): void => {
-          stdin.off('drain', resume).off('close', resume);
-          socket.resume();
-        };
-        stdin.once('drain', resume).once('close', resume);
-      }
-    } else if (channel === CHANNEL.resize) sizes.push(payload.toString());
-    else if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) stdin?.end();
+    if (channel === CHANNEL.stdin) stdin?.give(payload);
+    else if (channel === CHANNEL.resize) sizes.push(payload.toString());
+    else if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) stdin?.close();
   });
   socket.on('close', () => {
     gone.abort(new Error('the client is gone'));
-    stdin?.end();
+    stdin?.close();
     sizes.end();
   });
   socket.on('error', () => socket.terminate());
