@@ -86,8 +86,8 @@ export async function readLog(
   const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);
   if (reader === undefined) return;
   try {
-    if (options.tailLines !== undefined) await reader.seekTail(options.tailLines);
-    if (!(await drain(reader, emit))) return;
+    if (options.tailLines !== undefined) await reader.seekTail(options.tailLines, signal);
+    if (!(await drain(reader, emit, signal))) return;
     if (options.follow) {
       await followLog(reader, emit, deps, signal);
       return;
@@ -113,13 +113,18 @@ async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSigna
   return undefined;
 }
 
-/** Returns false if no more output is needed. */
-async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boolean>): Promise<boolean> {
-  for (;;) {
+/** Returns false if no more output is needed. A log may have terabytes without a line. */
+async function drain(
+  reader: FollowedFile,
+  emit: (line: Buffer) => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  while (!signal.aborted) {
     const lines = await reader.lines();
     if (lines === undefined) return true;
     for (const line of lines) if (!(await emit(line))) return false;
   }
+  return false;
 }
 
 /** Resolves when the container has terminated and its whole log is written, but an entry without an end. */
@@ -134,7 +139,7 @@ async function followLog(
     while (!signal.aborted) {
       // This is read before the log, so that everything written until then is read.
       const running = await deps.isRunning();
-      if (!(await drain(reader, emit))) return;
+      if (!(await drain(reader, emit, signal))) return;
       const rotation = await reader.rotated(deps.clock.monotonic());
       if (rotation === 'done') continue;
       if (rotation === 'none' && !running) return;
@@ -226,9 +231,10 @@ class FollowedFile {
   }
 
   /** Goes to where the last `count` entries begin. One without an end is not counted. Reads back, each byte once. */
-  async seekTail(count: number): Promise<void> {
+  async seekTail(count: number, signal: AbortSignal): Promise<void> {
     let left = count;
-    for (let end = (await this.#file.stat()).size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
+    const { size } = await this.#file.stat();
+    for (let end = size; end > 0 && !signal.aborted; end = Math.max(0, end - CHUNK_BYTES)) {
       const start = Math.max(0, end - CHUNK_BYTES);
       const chunk = Buffer.alloc(end - start);
       await this.#file.read(chunk, 0, chunk.length, start);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { appendFile, rename, writeFile } from 'node:fs/promises';
+import { appendFile, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { before, describe, it } from 'node:test';
@@ -43,6 +43,22 @@ describe('reading a container log', () => {
     const stuck = new Writable({ highWaterMark: 1, write() {} });
     await readLog(path, plain, { out: stuck, signal: AbortSignal.abort() }, clock);
   });
+
+  for (const [what, options] of [
+    ['all of it', {}],
+    ['its tail', { tailLines: 5 }],
+  ] as const)
+    it(`ends with a client that has gone from ${what} of a sparse log of a terabyte`, { timeout: 60_000 }, async () => {
+      const path = join(directory, 'sparse.log');
+      await writeFile(path, line(1, 'a'));
+      await truncate(path, 2 ** 40);
+      const gone = new AbortController();
+      const deps = { clock: systemClock, isRunning: () => Promise.resolve(true) };
+      const reading = readLog(path, { ...plain, ...options }, { out: new PassThrough(), signal: gone.signal }, deps);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      gone.abort();
+      await reading;
+    });
 
   const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
   it('shows the text of every line', async () => assert.equal(await read(three, {}), 'a\nb\nc\n'));
