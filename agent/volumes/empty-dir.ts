@@ -47,7 +47,7 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   await inDirectory(path, openToAll);
   await options.giveToGroup(path);
   await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
-  await writeFile(ready, '');
+  await writeFile(ready, '', { mode: 0o600 });
 }
 
 /**

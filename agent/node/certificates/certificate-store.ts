@@ -65,7 +65,7 @@ export async function writePair(
   pair: { readonly certificatePem: string; readonly keyPem: string },
   now: Date,
 ): Promise<void> {
-  await makeFolder(directory, 0o750);
+  await makeFolder(directory, 0o700);
   const stamp = now.toISOString().slice(0, 19).replace(/[T:]/g, '-');
   const file = `${name}-${stamp}.pem`;
   // A clock that was set back gives the name of a pair that may be in use.

@@ -145,7 +145,7 @@ function writeHolder(lockFile: string): void {
   try {
     // The new file belongs to the user of this process, as commands that signal it demand, and is no link.
     rmSync(lockFile, { force: true });
-    writeFileSync(lockFile, `${process.pid}\n`, { flag: 'wx' });
+    writeFileSync(lockFile, `${process.pid}\n`, { flag: 'wx', mode: 0o644 });
   } catch (error) {
     // The file only names this process in the error of another one. A full disk must not prevent the start.
     if (!isDiskFull(error)) throw error;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { KeyObject } from 'node:crypto';
-import { readdir, readFile, readlink, writeFile } from 'node:fs/promises';
+import { readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { before, describe, it, type TestContext } from 'node:test';
 import {
@@ -175,7 +176,7 @@ describe('a certificate', () => {
 
 describe('the store of certificates', () => {
   it('swaps key and certificate in one file that only the owner reads', async () => {
-    const directory = temporaryFolder();
+    const directory = join(temporaryFolder(), 'pki');
     const one = await issue(Date.UTC(2026, 0, 1), HOUR_MS);
     await writePair(directory, 'x', one, new Date(Date.UTC(2026, 0, 1)));
     const two = await issue(Date.UTC(2026, 0, 2), HOUR_MS);
@@ -183,6 +184,7 @@ describe('the store of certificates', () => {
     assert.equal(await readlink(currentPath(directory, 'x')), 'x-2026-01-02-00-00-00.pem');
     assert.equal((await readPair(directory, 'x'))?.keyPem.trim(), two.keyPem.trim());
     assert.match(await readFile(currentPath(directory, 'x'), 'utf8'), /CERTIFICATE[\s\S]*PRIVATE KEY/);
+    for (const path of [directory, currentPath(directory, 'x')]) assert.equal((await stat(path)).mode & 0o077, 0, path);
     assert.equal(
       (await readdir(directory)).some((name) => name.endsWith('.new')),
       false,
