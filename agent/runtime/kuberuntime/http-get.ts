@@ -76,7 +76,8 @@ function fetchOnce(
   return new Promise((resolve, reject) => {
     // Like Go's HTTP client: the Host header comes first, and has the port even if it is the default of the scheme.
     const given = target.headers.find(({ name }) => name.toLowerCase() === 'host')?.value;
-    const headers: Record<string, string[]> = {};
+    // A header may have the name of a member that every object has, such as `constructor`.
+    const headers = Object.create(null) as Record<string, string[]>;
     for (const { name, value } of target.headers) if (name.toLowerCase() !== 'host') (headers[name] ??= []).push(value);
     // An empty header in the probe removes the default header.
     const dropped = Object.keys(headers).filter(

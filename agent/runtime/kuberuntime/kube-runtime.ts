@@ -16,6 +16,7 @@ import { sandboxConfig } from './container-config.ts';
 import type { DnsWarning } from './dns.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
 import { computePodActions, type ContainerToKill, type PodActions, type ProbeLookup } from './pod-actions.ts';
+import { podAddresses } from './pod-addresses.ts';
 import { allContainers, type ContainerKind, findKinded, podFullName } from './pod-containers.ts';
 import { type LoweredContainer, loweredMemory, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
@@ -195,12 +196,13 @@ export class KubeRuntime {
       events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for the rules of its addresses: ${message}`);
       return { errors: [new Error(message, { cause: error })] };
     }
+    const own = podAddresses(ips);
     const session: Session = {
       pod,
       status,
       sandboxId,
       sandbox,
-      ips: ips.length > 0 ? ips : this.#hostIps(pod),
+      ips: own.length > 0 ? own : this.#hostIps(pod),
       signal,
     };
     const next: NextSync = {};

@@ -3,6 +3,7 @@
  * begins with it.
  */
 import { byName } from './by-name.ts';
+import { podAddresses } from './pod-addresses.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 
 /** The sandboxes and containers of one pod. */
@@ -47,7 +48,7 @@ export function assembleRuntimeStatus(
     namespace: pod.namespace,
     sandboxes: ordered,
     containers: containers.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs),
-    ips: ready?.ips ?? [],
+    ips: podAddresses(ready?.ips ?? []),
   };
 }
 

@@ -63,6 +63,20 @@ describe('an HTTP probe', () => {
     );
   });
 
+  it('sends headers with the names of members that every object has', async (t) => {
+    let seen: IncomingMessage['headers'] = {};
+    const port = await serve(t, (request, response) => {
+      seen = request.headers;
+      response.end();
+    });
+    const outcome = await ask(port, '/', [
+      { name: 'constructor', value: '1' },
+      { name: 'toString', value: '2' },
+    ]);
+    assert.equal(outcome.result, 'success', outcome.output);
+    assert.deepEqual([Object.hasOwn(seen, 'constructor'), seen['tostring']], [true, '2']);
+  });
+
   it('follows redirects on its host, and ten at most', async (t) => {
     const port = await serve(t, (request, response) => {
       const left = Number(new URL(request.url ?? '/', 'http://x').searchParams.get('left'));
