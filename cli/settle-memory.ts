@@ -12,7 +12,7 @@ const FIRST_CHECK_MS = 4_000;
 const CHECK_MS = 20_000;
 /** The share of the time since the last check in which the event loop was busy: below it, the process is quiet. */
 const QUIET = 0.1;
-/** A smaller growth is not worth a collection. */
+/** The growth from which on memory is collected. A smaller growth is not worth a collection. */
 const GROWN_BYTES = 8 * 1024 * 1024;
 
 /**

@@ -1,6 +1,6 @@
 /** Stops a long-running command at the first signal. A second signal ends the process at once. */
 
-/** `orchlet stop` sends this signal: the pods keep running, whatever the command does otherwise. */
+/** The signal of `orchlet stop`: the pods keep running, whatever the command does otherwise. */
 export const KEEP_PODS_SIGNAL = 'SIGQUIT';
 
 const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;

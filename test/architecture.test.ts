@@ -593,7 +593,7 @@ test('files are renamed durably, by replaceFile and moveFile, except where a rea
   assert.deepEqual(found.map(({ path }) => path).toSorted(), [...RENAMING.keys()].toSorted());
 });
 
-/** Comments are read beside the code in narrow windows; only data and messages may be longer than this. */
+/** The maximum width of comments, which are read beside the code in narrow windows. Only data and messages may be longer. */
 const COMMENT_COLUMNS = 128;
 
 test('no line of a comment is longer than 128 columns', () => {

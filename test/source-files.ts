@@ -16,7 +16,7 @@ export interface Source {
 }
 
 const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'";]*?\s+from\s+)?['"]([^'"]+)['"];?/gm;
-/** Imports on first use, and files that workers run. */
+/** Matches imports on first use, and files that workers run. */
 export const LATER = /import\(\s*['"]([^'"]+)['"]\s*\)|new URL\(\s*['"](\.[^'"]+)['"]\s*,\s*import\.meta\.url/g;
 
 /** Reads a file by its repository path, with what it imports. */

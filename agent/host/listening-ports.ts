@@ -12,7 +12,10 @@ const TABLES = [
   ['UDP', '/proc/net/udp'],
   ['UDP', '/proc/net/udp6'],
 ] as const;
-/** The kernel lists listeners of TCP before connections, of which there may be millions. */
+/**
+ * The maximum number of bytes that are read of a table. The kernel lists listeners of TCP before connections, of which there
+ * may be millions.
+ */
 const LONGEST_BYTES = 512 * 1024;
 const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
 /** The maximum number of ports that are reported. Hosts have far fewer. */

@@ -27,7 +27,7 @@ const LONGEST_OUTPUT_BYTES = 16 << 20;
 /** The smallest project number of the agent. Administrators and other programs choose smaller ones. */
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
-/** Larger limits are set to this number of blocks, which is 8 EiB. */
+/** The maximum limit in blocks, which is 8 EiB. Larger limits are set to it. */
 const MAX_BLOCKS = 2n ** 53n;
 const OPTIONS = ['prjquota', 'pquota'];
 

@@ -11,7 +11,10 @@ const MAX_CONFIG_BYTES = 1 << 20;
 const LONGEST_USER = 4096;
 /** The maximum number of characters of its command, which Docker returns with each list of containers. */
 const LONGEST_COMMAND = 128 * 1024;
-/** Docker creates a volume of its own for each, also for a container that it cannot create in the end. */
+/**
+ * The maximum number of volumes that an image declares. Docker creates a volume for each, also for a container that it cannot
+ * create in the end.
+ */
 const MAX_VOLUMES = 128;
 
 /** What a runtime reports of an image. */

@@ -8,7 +8,7 @@ import { periodically } from '../../api/machinery/periodic.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
-/** The runtime counts as down after it has not responded for this long. */
+/** The time without a response after which the runtime counts as down. */
 const DOWN_AFTER_MS = 30_000;
 
 interface RuntimeStateOptions {

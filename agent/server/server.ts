@@ -83,10 +83,13 @@ export interface AgentServer {
   close(): Promise<void>;
 }
 
-/** The other descriptors are for the container runtime, pods and their volumes, logs, and the API server. */
+/**
+ * The share of the process' descriptors for connections. The others are for the container runtime, pods and their volumes,
+ * logs, and the API server.
+ */
 const CONNECTIONS = { atMost: 1000, share: 0.2 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
-/** A client has this time to take a complete response. */
+/** The time within which a client must receive a complete response. */
 const TAKE_TIMEOUT_MS = 60_000;
 const MAX_BODY_BYTES = 3 << 20;
 /** The limit of Go's servers. The command of an exec is part of the request line, so it can be long. */

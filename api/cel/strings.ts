@@ -176,7 +176,7 @@ function paid(row: FunctionRow): FunctionRow {
 /** The overloads of the library `strings`. */
 export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
 
-/** A text may have as many matches as characters, and each takes as long as a match in a short text. */
+/** The cost of each match. A text may have as many matches as characters, and each takes as long as a match in a short text. */
 const EACH_FOUND = 10;
 
 function findAll(text: string, pattern: string, limit: bigint, spending: Spending): string[] {

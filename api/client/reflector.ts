@@ -17,7 +17,7 @@ import type { Clock } from '../machinery/clock.ts';
 const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
 const PAGE_SIZE = 500;
 const BACKOFF = { firstMs: 800, longestMs: 30_000 };
-/** A run of this duration without an error resets the backoff. */
+/** The duration of a run without an error that resets the backoff. */
 const HEALTHY_AFTER_MS = 120_000;
 
 interface ReflectorSink {

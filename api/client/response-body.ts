@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { isStatusError } from '../meta/status-error.ts';
 import { GatheredBytes } from '../machinery/gathered-bytes.ts';
 
-/** A longer line is not a response of the API. */
+/** The maximum length of a line. A longer one is not a response of the API. */
 const LARGEST_LINE_BYTES = 512 << 20;
 const LINE_END = 10;
 const FRAME_HEADER_BYTES = 4;

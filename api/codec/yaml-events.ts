@@ -15,7 +15,7 @@ const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
 const COST_OF_PARSER = 4096;
 const NOT_INDENTED = 'deficient indentation';
 const NOT_ENDED = 'end of the stream or a document separator is expected';
-/** kube-apiserver does not read what follows a document in brackets. */
+/** Matches a document in brackets. kube-apiserver does not read what follows it. */
 const FLOW = /^\s*[[{]/;
 
 /**

@@ -53,7 +53,7 @@ const VALUE = tagOf(2, BYTES);
  * in memory. The list of two thousand containers has some tens of thousands of values.
  */
 const MAX_VALUES = 150_000;
-/** Field numbers begin at 1, and tags have 32 bits. */
+/** The smallest tag. Field numbers begin at 1, and tags have 32 bits. */
 const FIRST_TAG = 8;
 const TAG_END = 2 ** 32;
 

@@ -21,7 +21,7 @@ import { type Handshake, limitHandshake } from './limited-handshake.ts';
  * what others behind the same address need, such as the agent of a node on which a pod had the costly handshakes.
  */
 const MOST = 2;
-/** All addresses together may have fewer than this, because one client may have many addresses. */
+/** The maximum number for all addresses together, because one client may have many addresses. */
 const MAX_OF_ALL = 16;
 const WITHIN_MS = 60_000;
 /**

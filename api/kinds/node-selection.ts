@@ -22,7 +22,7 @@ type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
 export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 type Toleration = NonNullable<Spec['tolerations']>[number];
 
-/** Node selectors have two operators more than label selectors. */
+/** The operators of node selectors, which are two more than those of label selectors. */
 const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map<string, LabelOperator>([
   ...OBJECT_OPERATORS,
   ['Gt', 'gt'],

@@ -49,7 +49,10 @@ export function claimWarnings(spec: SizedClaim | undefined, at: string): string[
   });
 }
 
-/** Thousandths are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as fractional. */
+/**
+ * The maximum number of thousandths, which are 64-bit numbers in Kubernetes. A larger amount saturates, so it counts as
+ * fractional.
+ */
 const MAX_THOUSANDTHS = INT64_MAX;
 
 /** Returns warnings about an amount of bytes that is not whole. */

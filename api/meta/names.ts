@@ -348,9 +348,9 @@ const masked =
   (name, form) =>
     check(form.asPrefix ? maskTrailingDash(name) : name);
 
-/** Names of most kinds. */
+/** Validates the names of most kinds. */
 export const nameIsSubdomain: NameRule = masked(dnsSubdomainErrors);
-/** Names that become part of a DNS name, such as namespaces. */
+/** Validates names that become part of a DNS name, such as those of namespaces. */
 export const nameIsLabel: NameRule = masked(dnsLabelErrors);
 /** Validates names that only have to fit into a path, such as those of RBAC. */
 export const nameIsPathSegment: NameRule = (name, form) =>
@@ -358,7 +358,10 @@ export const nameIsPathSegment: NameRule = (name, form) =>
     ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)
     : pathSegmentErrors(name);
 
-/** The alphabet has no vowels and no digits that look like letters, so that generated names contain no words. */
+/**
+ * The characters of generated suffixes. There are no vowels and no digits that look like letters, so that generated names
+ * contain no words.
+ */
 const SUFFIX_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 const SUFFIX_LENGTH = 5;
 

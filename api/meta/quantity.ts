@@ -29,7 +29,7 @@ const NANO = 1_000_000_000n;
 /** A thousandth, in billionths, which are the unit of quantities. */
 const MILLI = 1_000_000n;
 const LARGEST_BINARY = INT64_MAX * NANO;
-/** Larger exponents have no practical meaning and would only use memory. */
+/** The maximum exponent. Larger ones have no practical meaning and would only use memory. */
 const LARGEST_EXPONENT = 200;
 const MAX_LENGTH = 1000;
 

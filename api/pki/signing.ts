@@ -24,7 +24,10 @@ const VERIFY: ReadonlyMap<string, { readonly hash: string | null; readonly type:
   }),
 );
 
-/** SHA-1 is too weak for certificates. In a request it only proves possession of the key, and Go accepts it there. */
+/**
+ * The signature algorithms that are accepted in requests. SHA-1 is too weak for certificates, but in a request it only proves
+ * possession of the key, and Go accepts it there.
+ */
 const VERIFY_REQUEST: ReadonlyMap<string, { readonly hash: string | null; readonly type: string }> = new Map([
   ...VERIFY,
   ['1.2.840.113549.1.1.5', { hash: 'sha1', type: 'rsa' }],

@@ -1,6 +1,6 @@
 /** When a new certificate begins and ends to be valid. */
 
-/** Certificates are backdated, because the clocks of a cluster differ. */
+/** The time by which certificates are backdated, because the clocks of a cluster differ. */
 export const BACKDATE_MS = 5 * 60_000;
 /** This program did not exist before. Any release may set a later date. */
 const PROGRAM_SINCE_MS = Date.UTC(2026, 0, 1);

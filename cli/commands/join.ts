@@ -148,7 +148,10 @@ export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly s
 
 class UnreachableError extends CommandError {}
 
-/** Another host may answer in place of the cluster: the time and the size of what it sends are bounded. */
+/**
+ * The options of the first connection. Another host may answer in place of the cluster, so the time and the size of its
+ * response are limited.
+ */
 const DISCOVERY = { insecureSkipVerify: true, timeoutMs: 30_000, largestResponseBytes: 1 << 20 };
 
 async function discover(
@@ -208,7 +211,7 @@ async function discoverFirst(
       io.stderr.write(`${printable(error.message)}; trying the next server\n`);
     }
   }
-  throw new CommandError('no server was given', { cause: failures.at(-1) });
+  throw new CommandError('no server was given: name one, such as https://10.0.0.1:6443', { cause: failures.at(-1) });
 }
 
 /**

@@ -66,7 +66,10 @@ interface Wanted {
   readonly dryRun: boolean;
 }
 
-/** A promotion answers when the first has stopped, which may take 10 s, and the rest is copied, which may take 30 s. */
+/**
+ * The maximum time of a promotion. It answers when the first has stopped, which may take 10 s, and the rest is copied, which
+ * may take 30 s.
+ */
 const ANSWER_MS = 60_000;
 
 /** Throws a CommandError with the message of the other control plane. */

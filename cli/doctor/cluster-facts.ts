@@ -14,7 +14,7 @@ import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const JOINED = '/etc/orchlet/agent.kubeconfig';
 const TIMEOUT_MS = 5000;
-/** A larger cluster is judged by a part of it. */
+/** The maximum number of objects of a kind that are read. A larger cluster is judged by a part of it. */
 const MAX_OBJECTS = 1000;
 
 /** The directories of this host. */

@@ -192,7 +192,7 @@ function checkHostName(host: Host): Finding {
   };
 }
 
-/** Adding a rule shows what listing does not: a kernel without the table. */
+/** The rules of a trial. Adding a rule shows what listing does not: a kernel without the table. */
 const IPTABLES_TRIAL = '*nat\n:ORC-TRIAL - [0:0]\n-A ORC-TRIAL -j MASQUERADE\nCOMMIT\n';
 const NFT_TRIAL = `table inet orchlet_trial {
   set addresses { type ipv4_addr; flags interval; }

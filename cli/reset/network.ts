@@ -27,7 +27,8 @@ export const serviceRules: ResetStep = {
     const filter = hostPacketFilter();
     const found: Leftover[] = [];
     const unlessUsed = (remove: () => Promise<void>) => async (): Promise<void> => {
-      if (await isNamespaceLocked(PROXY_LOCK)) throw new Error('another agent of this host runs and needs them');
+      if (await isNamespaceLocked(PROXY_LOCK))
+        throw new Error('another agent of this host runs and uses them: stop it first');
       await remove();
     };
     for (const [family, tool] of [
@@ -91,7 +92,7 @@ export const podNetwork: ResetStep = {
         text: 'links, routes, rules and CNI configuration of the pod network',
         async remove() {
           if (await isNamespaceLocked(POD_NETWORK_LOCK))
-            throw new Error('another agent of this host runs and needs them');
+            throw new Error('another agent of this host runs and uses them: stop it first');
           await removePodNetwork({ stateDirectory });
         },
       },

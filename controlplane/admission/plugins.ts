@@ -102,9 +102,7 @@ const off = (name: PluginName, summary: string, make: PluginRow['make']): Plugin
 const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
   credentials === undefined ? {} : { credentials };
 
-/**
- * The rows are in kube-apiserver's order: plugins that set defaults run before plugins that check them, and quota runs last.
- */
+/** The plugins in kube-apiserver's order: those that set defaults run before those that check them, and quota runs last. */
 export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysAdmit', 'accepts everything', () => alwaysAdmit()),
   off(

@@ -40,8 +40,8 @@ const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
 
 const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 /**
- * Reviews and bindings are not stored, and a quota for events would cause further events. A custom resource of the same name in
- * another group is stored and counted.
+ * The resources that quotas do not count. Reviews and bindings are not stored, and a quota for events would cause further
+ * events. A custom resource of the same name in another group is stored and counted.
  */
 const UNCOUNTED = new Set([
   'subjectaccessreviews.authorization.k8s.io',

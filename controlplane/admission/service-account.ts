@@ -22,7 +22,10 @@ const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
  * An hour and seven seconds: kube-apiserver extends tokens with exactly this lifetime (`WarnOnlyBoundTokenExpirationPeriod`).
  */
 const TOKEN_SECONDS = 3607;
-/** The controller creates `default` shortly after the namespace, so a pod that arrives before waits for it. */
+/**
+ * The number of retries for a missing service account. The controller creates `default` shortly after the namespace, so a pod
+ * that arrives before waits for it.
+ */
 const LOOKUP_RETRIES = 10;
 const LOOKUP_PAUSE_MS = 100;
 

@@ -28,11 +28,11 @@ interface KubernetesServiceOptions {
   readonly servers?: ServerAddresses | undefined;
 }
 
-/** The service has the first address of the range, which serving certificates name. */
+/** The index of the address of the service `kubernetes`: the first one of the range, which serving certificates name. */
 export const KUBERNETES_ADDRESS = 1;
 const NAMESPACE = 'default';
 const NAME = 'kubernetes';
-/** Clients may delete or change the objects, so they are checked in this interval. */
+/** The interval in which the objects are checked, because clients may delete or change them. */
 const CHECK_MS = RENEW_MS;
 
 /**

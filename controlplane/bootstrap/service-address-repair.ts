@@ -30,7 +30,10 @@ import type { Service } from '../registry/kinds/core/service-types.ts';
 import type { Stores } from '../registry/registry.ts';
 import { selectionOf } from '../storage/selection.ts';
 
-/** Another server may still be writing the service of an address, so it gets as long as a request may take. */
+/**
+ * The time before an address without a service is released. Another server may still be writing the service, so it gets as long
+ * as a request may take.
+ */
 const GRACE_MS = 60_000;
 const RANGE_PERIOD_MS = 10_000;
 const REPAIR_PERIOD_MS = 180_000;

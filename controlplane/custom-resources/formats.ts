@@ -6,8 +6,8 @@ import { isBase64, isDate, isDateTime, uuidPattern } from '../../api/meta/text-f
 import { innerSchemas, type JsonSchema } from './json-schema.ts';
 
 /**
- * A single label has a dash at most as its second character, and a name with dots ends in a label of letters, as in the OpenAPI
- * library of kube-apiserver.
+ * Matches a hostname. A single label has a dash at most as its second character, and a name with dots ends in a label of
+ * letters, as in the OpenAPI library of kube-apiserver.
  */
 const HOSTNAME =
   /^(?:[a-zA-Z0-9\p{S}\p{L}]-?[a-zA-Z0-9\p{S}\p{L}]{0,62}|(?:[a-zA-Z0-9\p{S}\p{L}](?:[a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?\.)+[a-zA-Z\p{L}]{2,63})$/u;

@@ -136,7 +136,7 @@ function unfolded(schema: JsonObject): JsonObject {
   return { ...out, allOf: [{ anyOf: EITHER }, ...(Array.isArray(out['allOf']) ? out['allOf'] : [])] };
 }
 
-/** OpenAPI 2 can express neither alternatives nor nulls, and has no default values, so these keywords are omitted. */
+/** The keywords that are omitted: OpenAPI 2 can express neither alternatives nor nulls, and has no default values. */
 const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isJsonObject(schema) && schema['nullable'] === true;

@@ -209,7 +209,7 @@ function taken(
 
 type Texts = Record<string, string>;
 
-/** The paths are those of kube-apiserver. */
+/** Validates labels and annotations. The paths in errors are those of kube-apiserver. */
 const VALIDATE = {
   labels: (texts: Texts): FieldError[] => validateLabels(texts, 'metadata.labels'),
   annotations: (texts: Texts): FieldError[] => validateAnnotations(texts, 'metadata.annotation'),

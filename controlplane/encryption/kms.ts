@@ -24,7 +24,7 @@ interface KmsProviderOptions {
 const SEED_BYTES = 32;
 const INFO_BYTES = 32;
 const CHECK_EVERY_MS = 60_000;
-/** A check answers by a call of the service that succeeded so recently. */
+/** The time for which a successful call of the service answers health checks. */
 const GOOD_FOR_MS = 20_000;
 /** The value of `encryptedDEKSourceType` for a seed from which keys are derived. */
 const SEED_TYPE = 1;

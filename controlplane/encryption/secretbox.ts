@@ -5,7 +5,7 @@
  */
 import { timingSafeEqual } from 'node:crypto';
 
-/** A nonce must never be used twice with the same key; 24 random bytes suffice for that. */
+/** The size of a nonce. A nonce must never be used twice with the same key; 24 random bytes suffice for that. */
 export const NONCE_BYTES = 24;
 const TAG_BYTES = 16;
 const SIGMA = Uint32Array.from([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574]);

@@ -17,7 +17,7 @@ import type { EtcdRunner, EtcdRunnerOptions } from './etcd-runner.ts';
 import { stopLeftBehindEtcd } from './left-behind-etcd.ts';
 
 export const ETCD_UNIT = 'orchlet-etcd.service';
-/** A removed member is noticed after this time. */
+/** The interval in which the log is read, after which a removed member is noticed. */
 const WATCH_LOG_MS = 2000;
 
 /** Where the unit is written, and the command that reads it. */

@@ -36,7 +36,7 @@ interface ReadManifest {
 
 /** The maximum number of documents of a file. */
 const MAX_DOCUMENTS = 1_000;
-/** Reading ends at this number of faults. */
+/** The maximum number of faults, at which reading ends. */
 const MAX_FAULTS = 100;
 /** The API refuses larger objects. */
 const MAX_DOCUMENT_CHARACTERS = 3 * 1024 * 1024;

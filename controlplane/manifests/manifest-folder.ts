@@ -12,7 +12,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 /** The maximum numbers of manifests of the folder, and of folders within each other. */
 const MAX_FILES = 1_000;
 const MAX_DEPTH = 8;
-/** A larger file is a fault and is not read. */
+/** The maximum size of a file. A larger one is a fault and is not read. */
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MANIFEST = /\.(?:ya?ml|json)$/;
 const KUSTOMIZATION = /^(?:kustomization\.ya?ml|Kustomization)$/;

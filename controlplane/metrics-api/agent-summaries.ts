@@ -41,7 +41,7 @@ export interface AgentSummaries {
 
 const KEPT_MS = 15_000;
 const TIMEOUT_MS = 5_000;
-/** A container has some hundred bytes. */
+/** The maximum size of an agent's summary, in which a container has some hundred bytes. */
 const LARGEST_BYTES = 4 << 20;
 
 /**

@@ -34,7 +34,7 @@ const CHECK_EVERY_MS = 60 * 60_000;
 /** How often the clock is read, and by how much it must have been set for a check at once. */
 const CLOCK_EVERY_MS = 60_000;
 const JUMP_MS = 60_000;
-/** The running process has the new certificate. Each check, and each start, tries again. */
+/** The message about a full disk. The running process has the new certificate. Each check, and each start, tries again. */
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
 interface PkiOptions {

@@ -8,7 +8,7 @@ interface IssuerDocuments {
   keySet(): string;
 }
 
-/** Verifiers may cache the responses, because keys change rarely. */
+/** The header by which verifiers may cache the responses, because keys change rarely. */
 const CACHING = 'public, max-age=3600';
 
 /** Adds the two paths of OpenID Connect Discovery that service account issuers serve. */

@@ -59,8 +59,8 @@ interface ListenerOptions {
 }
 
 /**
- * A connection takes up to 150 KB with TLS. The other descriptors are for storage, logs, and connections to nodes and
- * webhooks.
+ * The share of the process' descriptors for connections, each of which takes up to 150 KB with TLS. The others are for storage,
+ * logs, and connections to nodes and webhooks.
  */
 const CONNECTIONS = { atMost: 5000, share: 0.6 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;

@@ -3,7 +3,7 @@
  * `response.ts` creates it, and `body-stream.ts` sends it.
  */
 
-/** Assigning bytes is faster than copying for commas and braces. */
+/** The length up to which bytes are assigned one by one. That is faster than copying for commas and braces. */
 const SHORT = 2;
 
 /** The parts in order. A list of thousands of objects has two or three parts for each, so a part is not an object. */

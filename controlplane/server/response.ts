@@ -18,7 +18,7 @@ import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
 const COMMA = Buffer.from(',');
-/** JSON on one line ends in a newline. */
+/** The end of JSON on one line. */
 const NEWLINE = Buffer.from('\n');
 
 /** Where one object is sent, and in which encoding. */
@@ -141,7 +141,9 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
   sendJson(reply, 200, pieces);
 }
 
-/** kube-apiserver converts an empty list to metadata, and to a table of default columns, with a nil slice. */
+/**
+ * The items of an empty list of metadata, and of an empty table of default columns, which kube-apiserver writes as a nil slice.
+ */
 const NO_ITEMS = Buffer.from('null}\n');
 const OPEN_LIST = Buffer.from('[');
 const CLOSE_LIST = Buffer.from(']}\n');

@@ -1,11 +1,11 @@
 /** Writes warnings as headers of a response, within what clients and proxies accept. */
 
-/** Longer warnings are truncated and then dropped. */
+/** The maximum length of a warning. Longer ones are truncated first, and dropped if that does not suffice. */
 const MAX_WARNING_CHARS = 256;
 const MAX_WARNINGS_CHARS = 4096;
 /**
- * Each is a header of its own, which costs more than a short text. With the longest characters, as many headers have less than
- * the 16 KiB that Node.js accepts.
+ * The maximum number of warnings. Each is a header of its own, which costs more than a short text. With the longest characters,
+ * that many headers have less than the 16 KiB that Node.js accepts.
  */
 const MAX_WARNINGS = 128;
 const CONTROL = /\p{Cc}/u;

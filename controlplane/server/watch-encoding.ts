@@ -37,7 +37,7 @@ interface Batch {
 /** Encodes one event as parts, which are not copied. */
 type Frame = (event: WatchEvent) => readonly Buffer[];
 
-/** Larger parts are chunks of their own, and smaller ones are joined. */
+/** The size from which on parts are chunks of their own. Smaller ones are joined. */
 const LARGE_BYTES = 16 * 1024;
 
 /** The batches of this turn by their encoding. All watches of a batch that are not behind get it in one turn. */

@@ -10,7 +10,7 @@ import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 const MOST = 100_000;
 /** A selector that costs no more is not counted. */
 const FREE = 8;
-/** Values are kept in sets: they take memory, and no time. */
+/** The number of values that count as much as a requirement. Values are kept in sets: they take memory, and no time. */
 const VALUES_PER_REQUIREMENT = 8;
 const RETRY_AFTER_S = 30;
 

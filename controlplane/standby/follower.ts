@@ -63,7 +63,7 @@ export const NO_COPY: CopyState = {
   problem: undefined,
 };
 
-/** The first sends a sign of life every second. */
+/** The time of silence after which the connection counts as broken. The first sends a sign of life every second. */
 const SILENT_MS = 15_000;
 
 /** Connects again after each break, with a backoff of 0.5 to 10 seconds, until `stop`, `release` or `close` is called. */

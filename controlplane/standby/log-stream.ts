@@ -27,7 +27,7 @@ export interface CopyPosition {
 /** The time between two signs of life, in which nothing else is sent. */
 const SIGN_EVERY_MS = 1000;
 const PART_BYTES = 256 * 1024;
-/** Compacted records are held no longer than this for a standby that receives a snapshot. */
+/** The maximum time for which compacted records are held for a standby that receives a snapshot. */
 const LONGEST_HOLD_MS = 15 * 60_000;
 
 /** The receiver of the frames of one stream. */

@@ -12,7 +12,7 @@ import { newServiceUnavailable, newStatusError, isStatusError, type StatusError 
 import type { Exchange } from '../server/exchange.ts';
 import type { PeerCheck } from './identity.ts';
 
-/** All paths between control planes begin with it. */
+/** The prefix of all paths between control planes. */
 export const PEER_PREFIX = '/orchlet/control-plane/';
 /**
  * GET: the stream of the log (`frames.ts`). The query has the position of the copy: `after` is its last revision, and `newest`

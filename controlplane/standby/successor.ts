@@ -15,7 +15,7 @@ import { type ClusterKeys, peerClient, readClusterKeys } from './identity.ts';
 import { FIRST_PATH, type FirstReport, isPeerUrl } from './peer-paths.ts';
 import { fencedMessage, readRole, type Role, writeRole } from './role.ts';
 
-/** The newest ones are remembered. */
+/** The maximum number of standbys that are remembered, the newest ones. */
 const MAX_STANDBYS = 4;
 /**
  * How long a start, or a write after a pause, waits for the answers of standbys. One that was just promoted does not listen for

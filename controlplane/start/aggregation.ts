@@ -16,8 +16,8 @@ import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 /**
- * A call is about objects of a megabyte together, or about a single one of the largest size, with the entries of managed fields
- * that no body has. What a user can write must not make a list fail for others.
+ * The limits of a conversion's response. A call is about objects of a megabyte together, or about a single one of the largest
+ * size, with the entries of managed fields that no body has. What a user can write must not make a list fail for others.
  */
 const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 

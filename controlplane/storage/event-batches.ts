@@ -5,7 +5,7 @@
 import type { WatchEvent } from '../model/rest.ts';
 import type { CacheEntry } from './cache-entry.ts';
 
-/** A batch is full with this number of events, or with this number of bytes of their objects. */
+/** The number of events with which a batch is full. It is also full with `BATCH_BYTES` of their objects. */
 const BATCH_EVENTS = 500;
 const BATCH_BYTES = 32 * 1024;
 

@@ -6,7 +6,7 @@ import type { CallTree } from './call-tree.ts';
 
 const WIDTH = 1600;
 const ROW = 17;
-/** Narrower frames are omitted together with their callees. */
+/** The minimum width of a frame. Narrower ones are omitted together with their callees. */
 const NARROWEST = 0.6;
 const CHARACTER = 6.6;
 

@@ -233,7 +233,7 @@ async function preemption(print: Print): Promise<void> {
           metadata: { name: 'high' },
           spec,
         });
-        await until('all pods nominated', async () => {
+        await until('the nomination of all pods', async () => {
           const { items } = JSON.parse(await http.request('GET', selecting('app=high'))) as {
             readonly items: readonly { readonly status?: { readonly nominatedNodeName?: string } }[];
           };

@@ -13,7 +13,7 @@ import type { Facts } from './observed.ts';
 /** The token of an administrator of every server that a benchmark starts. */
 export const TOKEN = 'bench-token';
 const ROOT = join(import.meta.dirname, '../..');
-/** Linux reports processor times in hundredths of a second, whatever the machine. */
+/** The unit of processor times in Linux, which is a hundredth of a second on every machine. */
 const MS_IN_TICK = 10;
 
 export interface Server {

@@ -16,7 +16,7 @@ const MIB = 1024 * 1024;
 const OBJECTS = 1000;
 const WATCHERS = 100;
 const EVENTS = 300;
-/** Linux reports processor times in hundredths of a second. */
+/** The unit of processor times in Linux, which is a hundredth of a second. */
 const MS_IN_TICK = 10;
 
 interface Place {

@@ -5,12 +5,15 @@
 
 import assert from 'node:assert/strict';
 
-/** Sorting and processor caches cost slightly more than linear time. */
+/** The exponent above which time is not linear. Sorting and processor caches cost slightly more than linear time. */
 export const MAX_EXPONENT = 1.5;
 const NOTICEABLE_MS = 5;
 const REPETITIONS = 3;
 const STEP = 4;
-/** The first steps are small, because a run with exponential time would not finish with a few more bytes. */
+/**
+ * The size of the first input. The first steps are small, because a run with exponential time would not finish with a few more
+ * bytes.
+ */
 const FIRST_BYTES = 16;
 const FIRST_STEP = 4;
 const FIRST_END_BYTES = 64;

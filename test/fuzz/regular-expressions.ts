@@ -16,7 +16,7 @@ const ATOM = /\[(?:[^\]\\]|\\.)*\]|\\u\{?[0-9a-fA-F]+\}?|\\x[0-9a-fA-F]{2}|\\[pP
 const WORD = /(?:[A-Za-z0-9 =<>:"'#-]|\\[.[\]/])+/g;
 const MAX_KINDS = 14;
 const MAX_PAIRED = 6;
-/** A quadratic expression takes longer than this for the first inputs. Faster expressions are not measured any further. */
+/** The time below which an expression is not measured any further. A quadratic one takes longer for the first inputs. */
 const SUSPICIOUS_MS = 0.7;
 const FIRST_BYTES = [16, 20, 24, 28, 32, 256, 2048];
 const MAX_BYTES = 16_384;

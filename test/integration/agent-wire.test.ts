@@ -144,7 +144,7 @@ async function agentOn(t: TestContext, more: Partial<AgentFlags>) {
     ((await plane.client.get(pods, 'default', 'p')) as { status?: { phase?: string } }).status?.phase;
   await until('a running pod', async () => ((await phase()) === 'Running' ? true : undefined));
   await plane.client.delete(pods, 'default', 'p', { gracePeriodSeconds: 1 });
-  await until('its end', () =>
+  await until('the deletion of the pod', () =>
     phase().then(
       () => undefined,
       () => true as const,

@@ -291,11 +291,11 @@ test('versions of custom resources have APIServices, which are restored if they 
   assert.deepEqual(made.metadata.labels, { 'kube-aggregator.kubernetes.io/automanaged': 'true' });
   assert.equal((await availability(name))?.reason, 'Local');
   await plane.client.delete(apiServices, '', name);
-  await until('another one', async () => {
+  await until('the replaced object', async () => {
     const next = await found();
     return next !== undefined && next.metadata.uid !== made.metadata.uid ? true : undefined;
   });
   await assert.rejects(plane.client.get(apiServices, '', 'v2.auto.example.com'), isNotFound);
   await plane.client.delete(customResourceDefinitions, '', 'things.auto.example.com');
-  await until('its end', async () => ((await found()) === undefined ? true : undefined));
+  await until('the deletion of the object', async () => ((await found()) === undefined ? true : undefined));
 });

@@ -109,7 +109,7 @@ test('a schedule writes verified backups while the control plane runs', { timeou
   try {
     const files = (): string[] => readdirSync(directory).filter((name) => name.endsWith('.tgz'));
     const first = await until('a scheduled backup', () => files()[0]);
-    await until('its replacement by later ones', () => !files().includes(first));
+    await until('the replacement of the first backup by later ones', () => !files().includes(first));
     assert.equal(statSync(join(directory, files()[0] ?? '')).mode & 0o777, 0o600);
   } finally {
     await plane.remove();

@@ -277,7 +277,7 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
     const submit = (seconds: number): ReturnType<typeof askAgent> =>
       askAgent(cluster.agentPort, '/podManifests', { token, method: 'POST', body: manifest(seconds) });
     assert.equal((await submit(1000)).status, 201);
-    await until('its mirror', () => mirror('.status.phase') === 'Running');
+    await until('the mirror pod', () => mirror('.status.phase') === 'Running');
     const uid = mirror('.metadata.uid');
     assert.equal((await submit(2000)).status, 201);
     await until('the mirror of what replaced it', () => {

@@ -181,7 +181,7 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
       at(0)
         .log.split('\n')
         .findLast((line) => line.includes('The members of etcd changed')) ?? '';
-    await until('all members', () => (lastChange().match(/https:\/\//g) ?? []).length === 3, 60_000);
+    await until('all members of etcd in the log', () => (lastChange().match(/https:\/\//g) ?? []).length === 3, 60_000);
     process.kill(at(0).etcdPid, 'SIGSTOP');
     try {
       await until('a write', async () => (await create(at(0), 'own-member-down')) === 201, 40_000);
@@ -218,10 +218,10 @@ describe('control planes with their own etcd', { skip: etcdMissing, timeout: 240
     await until('a write', async () => (await create(at(1), 'while-dead')) === 201, 30_000).catch((error: unknown) => {
       throw new Error(at(1).log, { cause: error });
     });
-    await until('another etcd', () => at(1).etcdPid !== etcdPid, 20_000).catch((error: unknown) => {
+    await until('another process of etcd', () => at(1).etcdPid !== etcdPid, 20_000).catch((error: unknown) => {
       throw new Error(at(1).log, { cause: error });
     });
-    await until('its answer', () => / yes +(answers|leader) /.test(memberRow(1)), 30_000);
+    await until('the answer of the member of etcd', () => / yes +(answers|leader) /.test(memberRow(1)), 30_000);
     assert.equal(child?.exitCode, null);
   });
 

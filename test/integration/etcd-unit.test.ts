@@ -81,7 +81,7 @@ describe('the unit of etcd', { skip, timeout: 240_000 }, () => {
   test('starts etcd again when it is killed, and with new arguments of the control plane', async () => {
     const pid = mainPid('orchlet-etcd');
     host.must(`kill -9 ${pid}`);
-    const second = await until('another etcd', () => {
+    const second = await until('another process of etcd', () => {
       const found = mainPid('orchlet-etcd');
       return found === pid || found === '0' ? undefined : found;
     });

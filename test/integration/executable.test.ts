@@ -15,7 +15,7 @@ import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
-/** The pod has a gRPC probe. Nothing else loads the gRPC client on Docker. */
+/** A pod with a gRPC probe. Nothing else loads the gRPC client on Docker. */
 const POD = {
   apiVersion: 'v1',
   kind: 'Pod',

@@ -117,16 +117,16 @@ test('a flow schema without its level is dangling, until the level exists', asyn
     const [condition] = (found as { conditions?: { type: string; status: string }[] } | undefined)?.conditions ?? [];
     return condition?.type === 'Dangling' && condition.status === status;
   };
-  await until('it is dangling', () => dangling('True'));
+  await until('the condition Dangling of the flow schema', () => dangling('True'));
   await plane.client.create(priorityLevelConfigurations, '', {
     apiVersion,
     kind: 'PriorityLevelConfiguration',
     metadata: { name: 'mine' },
     spec: { type: 'Limited', limited: { nominalConcurrencyShares: 5, limitResponse: { type: 'Reject' } } },
   });
-  await until('it is found', () => dangling('False'));
+  await until('the flow schema with its priority level', () => dangling('False'));
   const { metadata } = await plane.client.get(flowSchemas, '', 'mine');
-  await until('it applies', async () => {
+  await until('a response by the flow schema', async () => {
     const { headers } = await request('bob', 'GET', '/version');
     return headers['x-kubernetes-pf-flowschema-uid'] === metadata.uid;
   });

@@ -94,9 +94,9 @@ test('a backup that is restored on another host deletes nothing before the files
   await plane.launch();
   // Objects that are in no file are deleted after some seconds. The deletion of another object shows that they are over.
   put('s.yaml', configMap('other', '1'));
-  await until('the other object', () => valueOf('other') === '1');
+  await until('the object of the other file', () => valueOf('other') === '1');
   rmSync(pathOf('s.yaml'));
-  await until('the other object to go', () => !exists('other'));
+  await until('the deletion of the object of the other file', () => !exists('other'));
   assert.equal(valueOf('restored'), '1');
   put('r.yaml', configMap('restored', '2'));
   await until('the object of the file that is back', () => valueOf('restored') === '2');

@@ -136,7 +136,7 @@ describe('three nodes', { skip: skipWithoutNamespaces, timeout: 280_000 }, () =>
     assert.deepEqual(nodesOf(await until('a pod of the daemon set each', () => ready('each', 3))), ['a', 'b', 'c']);
     for (const name of ['a', 'b', 'c']) {
       const pod = spread.find(({ spec }) => spec.nodeName === name)?.metadata.name ?? '';
-      const logged = await until('its log', () => {
+      const logged = await until('the log of the pod', () => {
         const text = kubectl(['logs', pod]);
         return text === '' ? undefined : text;
       });

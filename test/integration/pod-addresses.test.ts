@@ -104,7 +104,7 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
     inside(created, 'ip', 'link', 'set', 'eth0', 'up');
     created.holder = spawn('ip', ['netns', 'exec', namespace, 'sleep', '300'], { stdio: 'ignore' });
     await once(created.holder, 'spawn');
-    await until('its link-local address', () => !inside(created, 'ip', 'address').includes('tentative'));
+    await until('the link-local address of the pod', () => !inside(created, 'ip', 'address').includes('tentative'));
     created.mac = inside(created, 'cat', '/sys/class/net/eth0/address').trim();
     const seen = 'table netdev seen { chain in { type filter hook ingress device eth0 priority 0; }; }';
     inside(created, 'nft', seen);

@@ -131,11 +131,13 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
       test(`${name}: status, columns and events`, async () => {
         const entry = watched.get(name);
         assert.ok(entry !== undefined);
-        await until('its status', () => entry.matched, Math.max(1_000, deadlineMs - systemClock.monotonic())).catch(
-          () => {
-            throw new Error(`its status stays different:\n${entry.fewest.join('\n')}`);
-          },
-        );
+        await until(
+          'the recorded status of the pod',
+          () => entry.matched,
+          Math.max(1_000, deadlineMs - systemClock.monotonic()),
+        ).catch(() => {
+          throw new Error(`its status stays different:\n${entry.fewest.join('\n')}`);
+        });
         const pod = entry.matched;
         assert.ok(pod !== undefined);
         const { columns } = entry.recorded;

@@ -33,5 +33,5 @@ test('repeated creates of an existing object charge its quota once', async () =>
     return (await used()) !== '0';
   });
   for (let i = 0; i < 20; i++) await assert.rejects(create, (error: unknown) => isAlreadyExists(error));
-  await until('what failed is given back', async () => (await used()) === '1');
+  await until('the usage without the failed create', async () => (await used()) === '1');
 });

@@ -50,7 +50,7 @@ function sctpInit(from: number, to: number): string {
 
 export const hasPerl = spawnSync('perl', ['-e', '1']).status === 0;
 
-/** A kernel without SCTP sockets has raw ones for its packets. */
+/** The script that sends a packet of SCTP. A kernel without SCTP sockets has raw ones for its packets. */
 const SEND_SCTP = `use Socket qw(:DEFAULT getaddrinfo); my ($host, $data) = @ARGV;
 my ($err, $to) = getaddrinfo($host, "", { flags => Socket::AI_NUMERICHOST, socktype => 3 });
 socket(my $s, $to->{family}, 3, 132) or die $!; defined send($s, pack("H*", $data), 0, $to->{addr}) or die $!;`;

@@ -97,7 +97,7 @@ for (const [on, skip, cidr] of [
       assert.equal(mine.size, 1);
       assert.ok(!mine.has(Math.min(...online)), 'not the reserved one');
       const rest = online.difference(mine);
-      await until('the others to be moved', () => allowed('shared').isSubsetOf(rest) || undefined);
+      await until('the other containers to be moved', () => allowed('shared').isSubsetOf(rest) || undefined);
       const quota = 'cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null';
       assert.match(cluster.run(['exec', 'mine', '--', 'sh', '-c', `${quota}; true`]), /^(-1|max )/);
       const uid = get('pod mine', '{.metadata.uid}');

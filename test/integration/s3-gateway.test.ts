@@ -12,7 +12,7 @@ import { temporaryFolder } from '../temporary-folder.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const BUCKET = 'backups';
-/** Random bytes cannot be compressed, so the archive has three parts of 8 MiB. */
+/** The number of objects of random bytes, which cannot be compressed: the archive has three parts of 8 MiB. */
 const OBJECTS = 36;
 
 describe('backups in the S3 server of Ceph', { skip: skipWithoutCeph, timeout: 280_000 }, () => {

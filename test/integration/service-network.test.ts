@@ -78,7 +78,7 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
       'jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}',
     ]);
     const seen = new Set<string>();
-    await until('all three', () => {
+    await until('all three endpoints', () => {
       const done = cluster.kubectl(['exec', pod, '--', 'timeout', '5', 'wget', '-qO-', `http://${host}:${port}/`]);
       if (done.code === 0) seen.add(done.stdout);
       return seen.size === 3 ? true : undefined;

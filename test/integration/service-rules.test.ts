@@ -347,7 +347,7 @@ function scenarios(mode: ProxyMode): void {
     writer?.forget('IPv4');
     proxy.changed();
     const chain = ['nft', 'list', 'chain', 'ip', 'orchlet-services', 'services'];
-    await until('another table', () => !run('ip', ['netns', 'exec', NODE, ...chain]).includes('counter'));
+    await until('the recreated table', () => !run('ip', ['netns', 'exec', NODE, ...chain]).includes('counter'));
     assert.deepEqual(await answers('c', '10.96.0.7', 80), [first]);
   });
 

@@ -327,7 +327,7 @@ function insideNamespace(): void {
     process.stdout.write(`# 6 pods run ${tookMs} ms after the leader of the controllers was killed\n`);
     await until('the address of the killed server to go', async () => !(await published()).includes(killed.address));
     await restart(killed);
-    await until('it is back', async () => (await published()).includes(killed.address));
+    await until('the address of the restarted server', async () => (await published()).includes(killed.address));
     const scheduler = await leaderOf('kube-scheduler');
     await kill(scheduler);
     await deploy('third', 6);

@@ -117,7 +117,7 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     host.must('systemctl daemon-reload && systemctl restart orchlet.service', 120_000);
     const before = unit('MainPID');
     host.must(`kill -STOP ${before}`);
-    await until('another process', () => {
+    await until('another process of the service', () => {
       const now = unit('MainPID');
       return now !== before && now !== '0' && unit('ActiveState') === 'active' ? true : undefined;
     });

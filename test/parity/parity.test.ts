@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-/** The test fails if a scenario has not started within this time. */
+/** The time within which a scenario must start. Otherwise the test fails. */
 const WITHIN_SECONDS = 240;
 
 test('recorded scenarios match, and none is left out', async () => {

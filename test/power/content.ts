@@ -1,7 +1,7 @@
 /** Models the content of a file: the bytes that a power failure cannot take, and the changes since the last sync. */
 import type { Random } from '../soak/random.ts';
 
-/** A disk writes a sector as a whole or not at all. */
+/** The size of a sector, which a disk writes as a whole or not at all. */
 const SECTOR_BYTES = 512;
 
 type Edit = { readonly at: number; readonly data: Buffer } | { readonly size: number };

@@ -15,7 +15,7 @@ const WRITES = 40;
 const KEYS_OF_WRITER = 5;
 const PREFIX = '/core/x/';
 
-/** A checkpoint begins when the write-ahead log has half of these bytes. */
+/** The size of the disk reserve. A checkpoint begins when the write-ahead log has half of these bytes. */
 const RESERVE_BYTES = 512 * 1024;
 
 const open = (folder: string): Promise<Storage> =>

@@ -13,7 +13,10 @@ import { LINK_PREFIX } from './desired-network.ts';
 
 /** The bridge of pods that the CNI plugin creates. */
 export const POD_BRIDGE = `${LINK_PREFIX}pods`;
-/** Runtimes use the first file in the order of names, so a file of another plugin usually precedes this one. */
+/**
+ * The name of the agent's configuration. Runtimes use the first file in the order of names, so a file of another plugin usually
+ * precedes this one.
+ */
 const CNI_FILE = '90-orchlet.conflist';
 const NAME = 'orchlet';
 const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;

@@ -8,9 +8,11 @@ import { assertSucceeded, runWithInput } from '../run-with-input.ts';
 import { type Jump, jumps } from './packet-rules.ts';
 
 const execute = promisify(execFile);
-/** Other processes hold the xtables lock only briefly. */
+/** The arguments that wait for the xtables lock, which other processes hold only briefly. */
 const WAIT = ['-w', '10'];
-/** Docker calls this chain before its own rules, which it moves to the beginning of FORWARD whenever it creates a network. */
+/**
+ * The chain that Docker calls before its own rules, which it moves to the beginning of FORWARD whenever it creates a network.
+ */
 const DOCKER_USER = 'DOCKER-USER';
 /** A jump to a chain of the pod network or of the service proxy. */
 const OWN_JUMP = / -j (?:ORC|ORCHLET)-\S+$/;

@@ -71,7 +71,7 @@ export function hasForeignRules(table: readonly string[]): boolean {
   );
 }
 
-/** Docker calls this chain before its own rules. */
+/** The chain that Docker calls before its own rules. */
 export const DOCKER_USER = 'DOCKER-USER';
 
 /**

@@ -10,7 +10,7 @@ import { CHAINS_PER_PART } from './iptables-transactions.ts';
 import type { Family } from './addresses.ts';
 
 const execute = promisify(execFile);
-/** Other processes hold the xtables lock only briefly. */
+/** The time to wait for the xtables lock, which other processes hold only briefly. */
 const WAIT_SECONDS = '10';
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;

@@ -26,7 +26,7 @@ interface NodeLeaseOptions {
 
 const REGISTRATION_POLL_MS = 100;
 const RETRY = { firstMs: 400, longestMs: 12_800 };
-/** Short outages are not worth a warning. */
+/** The number of failures from which on a warning is logged. Short outages are not worth a warning. */
 const FAILURES_BEFORE_WARNING = 5;
 
 /** Renews the lease until the signal aborts. Never rejects. */

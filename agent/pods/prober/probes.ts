@@ -77,7 +77,7 @@ const HEALTH_MESSAGES = {
 } as const;
 const HEALTH_PATH = '/grpc.health.v1.Health/Check';
 const SERVING_STATUSES = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
-/** Answers have a few bytes. */
+/** The maximum size of a health response, which has a few bytes. */
 const LARGEST_HEALTH_MESSAGE_BYTES = 64 * 1024;
 
 /** Calls the standard health service. */

@@ -23,7 +23,7 @@ export class GrpcRefusal extends Error {
 
 /** Status codes that handlers throw. The numbers are those of gRPC. */
 export const GRPC_INVALID_ARGUMENT = 3;
-/** The server has reached a limit, for example of registered plugins. */
+/** The status of a call that exceeds a limit of the server, for example of registered plugins. */
 export const GRPC_RESOURCE_EXHAUSTED = 8;
 const GRPC_UNKNOWN = 2;
 

@@ -128,7 +128,7 @@ function cancelled(): RuntimeError {
   return new RuntimeError('unknown', 'the request was cancelled');
 }
 
-/** Every other status is `unknown`. */
+/** The error codes of gRPC statuses. Every other status is `unknown`. */
 const CODES: { readonly [status in GrpcStatus]?: RuntimeErrorCode } = {
   InvalidArgument: 'invalid',
   DeadlineExceeded: 'timeout',

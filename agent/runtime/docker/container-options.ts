@@ -22,8 +22,8 @@ export interface EngineFacts {
 }
 
 /**
- * The log writer reads from the engine's own log, which is only a buffer. It has two files, so that a rotation loses no unread
- * output.
+ * The log of the engine, which is only a buffer from which the log writer reads. It has two files, so that a rotation loses no
+ * unread output.
  */
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '16m', 'max-file': '2' } };
 

@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { RuntimeError } from '../runtime.ts';
 
-/** Podman reports nothing while it writes a large layer. */
+/** The time without progress after which a pull counts as stalled. Podman reports nothing while it writes a large layer. */
 const STALLED_AFTER_MS = 30 * 60_000;
 /** Fewer bytes than these, for all layers together, are no progress. */
 const PROGRESS_BYTES = 64 << 10;

@@ -75,11 +75,14 @@ interface PullResult {
   readonly used: PullCredential | undefined;
 }
 
-/** A secret can have any number of entries for an image, each of which a registry can answer slowly. */
+/**
+ * The maximum number of credentials that are tried. A secret can have any number of entries for an image, each of which a
+ * registry can answer slowly.
+ */
 const MAX_ATTEMPTS = 100;
 /**
- * The kubelet waits for a pull for ever, and so would the pod for a registry that sends byte by byte. Runtimes of CRI report no
- * progress, so that this is longer than the largest image takes.
+ * The maximum time of a pull. The kubelet waits for ever, and so would the pod for a registry that sends byte by byte. Runtimes
+ * of CRI report no progress, so this is longer than the largest image takes.
  */
 const LONGEST_PULL_MS = 24 * 3_600_000;
 /** The errors of all attempts become part of a status and an event. */

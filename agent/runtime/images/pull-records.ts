@@ -45,7 +45,7 @@ export interface PulledRecord {
 }
 
 const API_VERSIONS = ['kubelet.config.k8s.io/v1beta1', 'kubelet.config.k8s.io/v1alpha1'];
-/** A record has some hundred bytes for each credential that was used. */
+/** The maximum size of a record, which has some hundred bytes for each credential that was used. */
 const MAX_RECORD_BYTES = 16 * 1024 * 1024;
 const FILE_NAME = /^sha256-[0-9a-f]{64}$/;
 

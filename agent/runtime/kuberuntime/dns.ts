@@ -24,7 +24,7 @@ export interface DnsSettings {
   readonly resolvConf: string;
 }
 
-/** The API takes any text as an option. A line break in it would add lines to the resolver file. */
+/** Matches a valid option. The API takes any text, and a line break in it would add lines to the resolver file. */
 const ONE_WORD = /^[\x21-\x7e]+$/;
 
 /** Reports a warning event for a pod whose resolver configuration is incomplete. */

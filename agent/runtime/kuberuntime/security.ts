@@ -157,7 +157,10 @@ export function containerSecurity(
   };
 }
 
-/** An image may name a user of any length, and the error becomes part of a status. */
+/**
+ * The maximum number of characters of a user in an error. An image may name a user of any length, and the error becomes part of
+ * a status.
+ */
 const LONGEST_USER = 256;
 
 /** Throws if `runAsNonRoot` is set and the container would run as root. */

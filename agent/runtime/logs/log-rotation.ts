@@ -29,7 +29,10 @@ interface LogRotationOptions {
   readonly workers: number;
 }
 
-/** A larger file is never compressed: a pod with a host path could put a sparse file there, whose compression takes years. */
+/**
+ * The maximum size of a file that is compressed. A pod with a host path could put a sparse file there, whose compression takes
+ * years.
+ */
 const LARGEST_COMPRESSED_BYTES = 4 * 1024 ** 3;
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';

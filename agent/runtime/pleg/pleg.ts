@@ -55,7 +55,7 @@ interface PlegOptions {
   readonly blindRelistMs?: number;
 }
 
-/** The PLEG is unhealthy after this time without a relist, as in the kubelet (`genericPlegRelistThreshold`). */
+/** The time without a relist after which the PLEG is unhealthy, as in the kubelet (`genericPlegRelistThreshold`). */
 const UNHEALTHY_AFTER_MS = 180_000;
 /** Delays before a failed reading of a pod is repeated. */
 const RETRY = { baseDelayMs: 200, maxDelayMs: 10_000 };

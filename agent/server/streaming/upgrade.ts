@@ -192,7 +192,10 @@ async function serveCommand(
   await command.finish(outcome);
 }
 
-/** The other descriptors are for the requests to the agent and for its own work. */
+/**
+ * The share of the process' descriptors for forwarded connections. The others are for the requests to the agent and for its own
+ * work.
+ */
 const FORWARDED = { atMost: 1000, share: 0.2 };
 
 async function forwardTarget({ host, clock, forwarded }: Upgrades, target: Target): Promise<PodPorts> {
@@ -228,7 +231,7 @@ async function serveForward(options: Upgrades, upgrade: Upgrade, sockets: WebSoc
   await forwardOverSpdy(socket, head, forwarding);
 }
 
-/** Each port has two channels, and a channel's number is one byte. */
+/** The maximum number of forwarded ports of a connection. Each has two channels, and the number of a channel is one byte. */
 const MAX_PORTS = 127;
 
 function channelPorts(query: URLSearchParams): number[] {

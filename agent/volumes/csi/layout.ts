@@ -32,7 +32,7 @@ export interface Places {
 }
 
 const DATA_FILE = 'vol_data.json';
-/** Drivers can write into the same directory. A larger file is not the agent's. */
+/** The maximum size of the agent's file. Drivers can write into the same directory, so a larger file is not the agent's. */
 const LONGEST_DATA_BYTES = 64 * 1024;
 
 /** Computes paths and reads the files. A volume on the node has the hash of its handle as the name of its directory. */

@@ -52,16 +52,19 @@ interface Registration {
 
 const RESCAN_MS = 5_000;
 const SETTLE_MS = 20;
-/** The kubelet waits ten seconds for the connection and one for the response. */
+/** The timeout of `GetInfo`. The kubelet waits ten seconds for the connection and one for the response. */
 const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
-/** Others wait, those that failed least often first: a socket that never answers holds a place for seconds. */
+/**
+ * The maximum number of concurrent registrations. Others wait, those that failed least often first: a socket that never answers
+ * holds a place for seconds.
+ */
 const MAX_REGISTRATIONS_AT_ONCE = 16;
-/** The kernel has no longer path of a socket, so that no deeper directory has a usable one. */
+/** The maximum length of the path of a socket in the kernel. No deeper directory has a usable socket. */
 const LONGEST_SOCKET_PATH_BYTES = 107;
-/** Each directory is watched. */
+/** The maximum number of directories, each of which is watched. */
 const MAX_DIRECTORIES = 256;
 
 /** Owns the known sockets. A handler that rejects is called again, until the socket is gone. */

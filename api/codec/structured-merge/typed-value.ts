@@ -156,7 +156,10 @@ const TEXT: Fit = { name: 'string', test: isText, shows: wholly };
 const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: goType };
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
-/** Integers or texts are left out: the decoder of the result refuses what is neither. */
+/**
+ * The kinds of values that each type accepts. Integers or texts are left out: the decoder of the result refuses values that are
+ * neither.
+ */
 const FITS: Readonly<Partial<Record<'map' | 'list' | 'scalar' | Scalar, Fit>>> = {
   scalar: ANY_SCALAR,
   map: { name: 'map', test: isJsonObject, shows: shown },

@@ -38,7 +38,7 @@ function statusMessage(body: Buffer): string | undefined {
 /** Whether the content type is a text. A response without a type counts as text. */
 const isText = (contentType: string): boolean => contentType === '' || /^\s*text\//i.test(contentType);
 
-/** client-go reads at most this much of a response into an error. */
+/** The maximum size of a response's text in an error, as in client-go. */
 const MAX_TEXT_BYTES = 2048;
 const textOf = (body: Buffer): string => body.subarray(0, MAX_TEXT_BYTES).toString('utf8').trim();
 

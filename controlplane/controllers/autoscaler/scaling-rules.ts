@@ -73,7 +73,7 @@ const DOWN_LIMIT: ConditionText = {
   message: 'the desired replica count is decreasing faster than the maximum scale rate',
 };
 
-/** An autoscaler may always grow to this number at once, as in kube-controller-manager (`scaleUpLimitMinimum`). */
+/** The number to which an autoscaler may always grow at once, as in kube-controller-manager (`scaleUpLimitMinimum`). */
 const MIN_SCALE_UP = 4;
 
 /**

@@ -16,7 +16,7 @@ import { runStaleDisruptions } from './stale-disruptions.ts';
 
 type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
 
-/** An eviction counts as failed if its pod still exists after this time. */
+/** The time after which an eviction counts as failed if its pod still exists. */
 const EVICTION_TIMEOUT_MS = 120_000;
 
 interface Expectation {

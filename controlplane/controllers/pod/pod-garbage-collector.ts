@@ -14,7 +14,7 @@ import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
 
 /** How long a node must be absent before its pods are removed, as in kube-controller-manager (`quarantineTime`). */
 const QUARANTINE_MS = 40_000;
-/** Finished pods are counted when a pod finishes, but at most once in this time. */
+/** The minimum time between two counts of the finished pods, which are counted when a pod finishes. */
 const COUNT_EVERY_MS = 20_000;
 const FINISHED = 'finished';
 const NODE = 'node/';

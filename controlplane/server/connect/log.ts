@@ -6,7 +6,7 @@ import { beginningOf, type OpenTarget, passBody, requestTarget } from './passed-
 
 /** The number of characters that are passed on of an agent's error. */
 const MAX_REASON_CHARS = 2048;
-/** A character has four bytes at most. */
+/** The maximum size of a reason in bytes. A character has four bytes at most. */
 const MAX_REASON_BYTES = 4 * MAX_REASON_CHARS;
 
 /** Streams a log of the agent to the client, by HTTP or by WebSocket. Throws the error of the agent as a Status. */

@@ -58,7 +58,9 @@ type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 const PAGE = 500;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;
-/** Larger revisions have no exact number, and no cluster reaches them: a thousandth of them takes centuries. */
+/**
+ * The maximum revision. Larger ones have no exact number, and no cluster reaches them: a thousandth of them takes centuries.
+ */
 const LARGEST_REVISION = 2 ** 52;
 
 /** Connects to etcd. Throws `EtcdError` if no server answers. */

@@ -39,7 +39,7 @@ const WRITERS = 64;
 /** How long kube-apiserver keeps events by default (`--event-ttl`). */
 const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
-/** The progress is reported after each of these many objects. */
+/** The number of objects after which the progress is reported. */
 const PROGRESS_EVERY = 1000;
 /** Each of these many empty writes, the history of etcd is compacted, so that it does not grow. */
 const COUNTED_AT_A_TIME = 50_000;

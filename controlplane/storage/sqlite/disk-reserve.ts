@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
 import { isDiskFull } from '../../../api/machinery/disk-full.ts';
 import { codeOf } from './sqlite-errors.ts';
 
-/** The reserve takes at most this fraction of a small file system: one eighth. */
+/** The fraction of a small file system that the reserve takes at most: one eighth. */
 const SHARE = 8;
 const BLOCK_BYTES = 1024 * 1024;
 const PROBE_BYTES = 64 * 1024;

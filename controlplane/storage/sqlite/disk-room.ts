@@ -15,7 +15,7 @@ import { isOutOfRoom, type DiskReserve } from './disk-reserve.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
 import { PAGE_BYTES } from './database-format.ts';
 
-/** A checkpoint begins when the write-ahead log has this number of pages (8 MB). */
+/** The number of pages of the write-ahead log at which a checkpoint begins (8 MB). */
 const CHECKPOINT_PAGES = 2000;
 /** The largest number of pages that SQLite allows. */
 const MAX_PAGES = 4_294_967_294;

@@ -16,7 +16,7 @@ const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const MAGIC = 0x377f0682;
 const SALTS = { start: 16, end: 24 };
-/** A disk writes a sector as a whole or not at all. */
+/** The size of a sector, which a disk writes as a whole or not at all. */
 const SECTOR_BYTES = 512;
 /** Where the header of a frame repeats the salts. */
 const FRAME_SALTS = 8;

@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process';
 
 const NAME = `orsb${process.pid}`;
-/** No other run on this host has it at the same time. */
+/** The network of the hosts, which no other run on this host has at the same time. */
 const NET = `10.194.${process.pid % 250}`;
 const PAIR_DEVICE = 'pair';
 

@@ -71,7 +71,7 @@ test('the final phase of a deleted pod is sent before its volumes are removed, a
       ['deleted', false],
     ]);
     await client.patch(pods, 'default', 'a', { type: 'merge', body: { metadata: { finalizers: null } } });
-    await until('its deletion', () =>
+    await until('the deletion of the pod', () =>
       get().then(
         () => undefined,
         () => true,

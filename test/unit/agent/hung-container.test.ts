@@ -76,7 +76,9 @@ for (const hangs of ['create', 'stop', 'list'] as const) {
     runtime.hangs = hangs;
     if (hangs === 'create') {
       await put('hung');
-      await until('its sandbox', () => [...runtime.host.sandboxes.values()].some(({ pod }) => pod.name === 'hung-n1'));
+      await until('the sandbox of the pod that hangs', () =>
+        [...runtime.host.sandboxes.values()].some(({ pod }) => pod.name === 'hung-n1'),
+      );
     } else if (hangs === 'stop') await rm(join(manifests(), 'hung.yaml'));
     await put('healthy');
     await until('the other pod', () => phase('healthy') === 'Running');

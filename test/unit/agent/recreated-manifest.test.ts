@@ -35,10 +35,10 @@ test('a manifest that is removed and created again restarts its pod once', async
     assert.deepEqual(attempts(), [0]);
     unlinkSync(path);
     writeFileSync(path, text);
-    await until('its restart', () => attempts()[0] === 1);
+    await until('the restart of the container', () => attempts()[0] === 1);
     const shown = (): number | undefined =>
       agent.pods.pods().find(({ metadata }) => metadata.name === 'a-n1')?.status?.containerStatuses?.[0]?.restartCount;
-    await until('its status', () => shown() === 1);
+    await until('the status with the restart', () => shown() === 1);
     assert.deepEqual(attempts(), [1]);
   } finally {
     await agent.close();

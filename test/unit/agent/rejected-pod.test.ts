@@ -36,7 +36,7 @@ test('the status of a rejected pod has the reason and the QoS class, and neither
     } as unknown as KubeObject);
     const binding = { metadata: { name: 'big', namespace: 'default' }, target: { kind: 'Node', name: 'n1' } };
     await client.create(pods, 'default', binding as unknown as KubeObject, { name: 'big', subresource: 'binding' });
-    const status = await until('its rejection', async () => {
+    const status = await until('the rejection of the pod', async () => {
       const found = (await client.get(pods, 'default', 'big'))['status'] as Status | undefined;
       return found?.phase === 'Failed' ? found : undefined;
     });

@@ -31,9 +31,9 @@ test('a static pod that is refused after a restart is terminated, and its status
     await agent.close();
     assert.ok(runs());
     agent = await start({});
-    await until('its end', () => !runs());
+    await until('the end of the static pod', () => !runs());
     const shown = () => agent.pods.pods().find(({ metadata }) => metadata.name === 'a-n1')?.status;
-    const status = await until('its status', () =>
+    const status = await until('the terminated container in the status', () =>
       shown()?.containerStatuses?.[0]?.state?.terminated === undefined ? undefined : shown(),
     );
     const { phase, reason, message } = status;

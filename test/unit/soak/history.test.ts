@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Operation, type SeenEvent, violations, type WatchSegment } from '../../soak/history.ts';
 
-/** a is created at 11, updated at 12, deleted at 14 and created again at 15; b is created at 13. */
+/** The events of two keys. `a` is created at 11, updated at 12, deleted at 14 and created again at 15; `b` is created at 13. */
 const EVENTS: readonly SeenEvent[] = [
   { type: 'ADDED', key: 'a', revision: 11, value: 'a1' },
   { type: 'MODIFIED', key: 'a', revision: 12, value: 'a2' },

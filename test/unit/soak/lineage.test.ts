@@ -17,7 +17,7 @@ const FIRST: Term = {
   isComplete: true,
   completeAtMs: 0,
 };
-/** Server 1 was promoted at 100 to 110 with everything up to 20, and the former first was stopped at 150. */
+/** The term of server 1, which was promoted at 100 to 110 with everything up to 20. The former first was stopped at 150. */
 const PROMOTED: Term = {
   server: 1,
   copied: 20,

@@ -80,7 +80,7 @@ function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStra
   return errors;
 }
 
-/** This annotation counts changes of the template. Only the server writes it. */
+/** The annotation that counts changes of the template. Only the server writes it. */
 const TEMPLATE_GENERATION = 'deprecated.daemonset.template.generation';
 
 function setTemplateGeneration(object: DaemonSet, generation: number): void {

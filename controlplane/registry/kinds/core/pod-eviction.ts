@@ -38,7 +38,10 @@ interface EvictionParts extends ActionParts {
   readonly budgetFields: FieldManagement;
 }
 
-/** kube-apiserver writes the status of a budget through a client of its own: it owns the fields, not the client that evicts. */
+/**
+ * The options of writes to a budget's status. kube-apiserver writes it through a client of its own, which owns the fields, and
+ * not the client that evicts.
+ */
 const BUDGET_WRITE = {
   manager: 'kube-apiserver',
   apiVersion: 'policy/v1',

@@ -31,22 +31,22 @@ const isAlive = (pid: number): boolean => {
 it('a program that prints without an end, and does not care for signals to terminate, is killed', async () => {
   const { running, pids } = start(`trap '' TERM; echo $$ > $PIDS; while :; do echo more; done`);
   await assert.rejects(running, /^Error: the program printed more than 1048576 bytes$/);
-  await until('its end', () => !isAlive(pids()[0] ?? 0));
+  await until('the end of the program', () => !isAlive(pids()[0] ?? 0));
 });
 
 it('a program that does not exit is killed, and not waited for though another process has its output open', async (t) => {
   const { clock, running, pids } = start('sleep 300 & printf "%s\\n" $$ $! > $PIDS.new; mv $PIDS.new $PIDS; wait');
-  const [own = 0, other = 0] = await until('its processes', () => pids());
+  const [own = 0, other = 0] = await until('the processes of the program', () => pids());
   t.after(() => process.kill(other));
   const rejected = assert.rejects(running, /^Error: the program did not exit within 60 s$/);
   await clock.advance(60_000);
   await rejected;
-  await until('its end', () => !isAlive(own));
+  await until('the end of the program', () => !isAlive(own));
 });
 
 it('the output of a program is complete when it has exited, though another process has its output open', async (t) => {
   const { clock, running, pids } = start('sleep 300 & echo $! > $PIDS; echo answer');
-  await until('its exit', () => clock.pendingTimers === 2);
+  await until('the exit of the program', () => clock.pendingTimers === 2);
   const [other = 0] = pids();
   t.after(() => process.kill(other));
   await clock.advance(5_000);

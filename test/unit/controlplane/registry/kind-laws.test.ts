@@ -49,7 +49,7 @@ function isServed(path: string): boolean {
   return rest?.create !== undefined && rest.update !== undefined && rest.get !== undefined;
 }
 
-/** Definitions need the part of the server that serves them. */
+/** The kinds without a sample: definitions need the part of the server that serves them. */
 const WITHOUT_SAMPLE = ['apiextensions.k8s.io/v1/customresourcedefinitions'];
 
 /** The namespace of the samples. */

@@ -115,7 +115,10 @@ test('controllers and scheduler stop when another process takes their leases, an
     return items.length;
   };
   try {
-    await until('both terms', () => isMaster(plane, 'kube-controller-manager') && isMaster(plane, 'kube-scheduler'));
+    await until(
+      'the terms of controllers and scheduler',
+      () => isMaster(plane, 'kube-controller-manager') && isMaster(plane, 'kube-scheduler'),
+    );
     await client.create(deployments, 'default', deployment('first'));
     await until('the first replica set', async () => (await setsOf('first')) === 1);
     const { items } = await until('the event', async () => {
@@ -159,7 +162,7 @@ test('a process without controllers leaves their lease to another', async () => 
   const flags = { ...QUICK, controllers: ['-*'], scheduler: false, manifestsDir: [] };
   const plane = await startControlPlane({ memory: true, flags });
   try {
-    await until('its own lease', () => isMaster(plane, 'orchlet-apiserver'));
+    await until('the lease of the API server', () => isMaster(plane, 'orchlet-apiserver'));
     const { items } = await plane.client.list(leases, { namespace: NAMESPACE });
     assert.deepEqual(
       items.map(({ metadata }) => metadata.name),

@@ -11,7 +11,7 @@ import type { Storage } from '../../../../controlplane/storage/storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-/** A disk writes a sector as a whole or not at all. */
+/** The size of a sector, which a disk writes as a whole or not at all. */
 const SECTOR_BYTES = 512;
 
 /** What one process writes before a power failure. */

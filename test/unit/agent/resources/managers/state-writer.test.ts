@@ -60,6 +60,6 @@ test('a value that did not fit on the disk is written when there is room, withou
     },
     10_000,
   );
-  await until('it is logged', () => lines.length === 2, 10_000);
+  await until('two log lines', () => lines.length === 2, 10_000);
   assert.deepEqual(lines, ['Cannot write a state, retrying', 'Wrote a state again']);
 });

@@ -5,7 +5,7 @@ import { cronJobs, jobs } from '../../../../../api/client/resources.ts';
 import { runCronJobs } from '../../../../../controlplane/controllers/cron-job/cron-job.ts';
 import { controllerTest, type ControllerTest } from '../../../../fakes/fake-controllers.ts';
 
-/** The fake clock begins at five seconds past the minute. */
+/** A minute. The fake clock begins at five seconds past the minute. */
 const MINUTE_MS = 60_000;
 
 function cronJob(concurrencyPolicy: string): CronJob {

@@ -158,7 +158,7 @@ describe('a proxied pod', () => {
     for (const target of ['/api/v1/namespaces/n/pods/p/proxy/', '/apis/ext.example.com/v1/pods']) {
       const { socket, text } = await sending(head(target));
       await until('the answer', () => text().includes('HTTP/1.1 500 '));
-      await until('its text', () =>
+      await until('the message of the error', () =>
         text().includes('backend tried to switch protocol \\"odd\\" when \\"\\" was requested'),
       );
       socket.destroy();
