@@ -608,6 +608,22 @@ test('no line of a comment is longer than 128 columns', () => {
   assert.deepEqual(long, []);
 });
 
+/** The first words of documentation that gives a reason, or part of a thing, before it names the thing. */
+const WITHOUT_A_THING = /^(Because|Since|So that|Otherwise|Those|Such as|As in|Of|Like|Its|Their|Neither|Nor)\b/;
+
+test('the documentation of a declaration begins with what it is or does, and not with a reason', () => {
+  const files = globSync('{api,agent,controlplane,cli,scripts,test}/**/*.ts', { cwd: ROOT });
+  const wrong = files.flatMap((path) => {
+    const lines = readFileSync(join(ROOT, path), 'utf8').split('\n');
+    return lines.flatMap((line, index) => {
+      if (!/^\s*\/\*\*/.test(line)) return [];
+      const text = `${line.replace(/^\s*\/\*\*\s*/, '')} ${(lines[index + 1] ?? '').replace(/^\s*\*\s*/, '')}`.trim();
+      return WITHOUT_A_THING.test(text) ? [`${path}:${index + 1}: ${text.slice(0, 60)}`] : [];
+    });
+  });
+  assert.deepEqual(wrong, []);
+});
+
 /** Rules of the linter that are off, and why. The key of a rule that is off in tests alone begins with `test/**`. */
 const LINT_EXCEPTIONS: ReadonlyMap<string, string> = new Map([
   [

@@ -42,8 +42,8 @@ export interface EventRecorderOptions {
 }
 
 /**
- * From this number of different messages on, events of the same object, type and reason are combined into one. The count starts
- * again when no such event has occurred for this time. Both values are those of Kubernetes' Go client.
+ * The number of different messages from which on events of the same object, type and reason are combined into one. The count
+ * starts again when no such event has occurred for this time. Both values are those of Kubernetes' Go client.
  */
 const MAX_SIMILAR = 10;
 const SIMILAR_WITHIN_MS = 600_000;

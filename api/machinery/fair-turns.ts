@@ -15,7 +15,7 @@ const MAX_REMEMBERED = 4096;
 
 interface FairTurnsOptions {
   readonly mostAtOnce: number;
-  /** For each of the two classes. */
+  /** The maximum number of waiting pieces for each of the two classes. */
   readonly mostWaiting: number;
   /** Returns a number of at least 0 and below 1. */
   readonly random?: () => number;
@@ -127,7 +127,10 @@ export class FairTurns {
     return one === this.#proven ? this.#others : this.#proven;
   }
 
-  /** Of owners with equally many running pieces and no turn yet, the one that has waited longest is next. */
+  /**
+   * Returns the owner whose piece begins next: one with the fewest running pieces, and of several the one whose last turn is
+   * the longest ago.
+   */
   #nextOwner(from: WaitingClass): string | undefined {
     let next: { readonly owner: string; readonly running: number; readonly lastTurn: number } | undefined;
     for (const owner of from.owners.keys()) {

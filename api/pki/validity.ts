@@ -2,7 +2,7 @@
 
 /** The time by which certificates are backdated, because the clocks of a cluster differ. */
 export const BACKDATE_MS = 5 * 60_000;
-/** This program did not exist before. Any release may set a later date. */
+/** A time before which this program did not exist. Any release may set a later one. */
 const PROGRAM_SINCE_MS = Date.UTC(2026, 0, 1);
 
 /**

@@ -213,7 +213,7 @@ export class FakeCatalog implements ResourceCatalog {
     return this.#rows.filter((rest) => rest.subresource === undefined).map((rest) => rest.info);
   }
 
-  /** This set does not change. */
+  /** Does nothing, because this set does not change. */
   onChange(): () => void {
     return () => undefined;
   }

@@ -50,7 +50,7 @@ export class SpdyConnection {
   /** Streams that this side opened and the peer has not accepted yet. */
   readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
 
-  /** With `onStream` the connection is a server, without it a client. */
+  /** Creates a connection. It is a server with `onStream`, and a client without it. */
   constructor(transport: Duplex, head: Buffer, onStream?: (stream: SpdyStream) => void) {
     this.#transport = transport;
     this.#onStream = onStream;

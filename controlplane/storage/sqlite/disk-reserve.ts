@@ -20,7 +20,7 @@ export class DiskReserve {
   #sizeBytes: number;
   #isHeld = false;
 
-  /** With `wantedBytes` of 0, no space is held. */
+  /** Prepares the reserve of a file. It holds no space if `wantedBytes` is 0. */
   constructor(file: string, wantedBytes: number) {
     this.#file = file;
     this.#sizeBytes = wantedBytes === 0 ? 0 : Math.min(wantedBytes, shareOf(dirname(file)));
