@@ -3,6 +3,7 @@ import { chmod, mkdir, realpath, rename, rm, stat, symlink, writeFile } from 'no
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { Directory } from '../../../../agent/files/beneath.ts';
 import { checkHostPath } from '../../../../agent/volumes/host-path.ts';
 import type { MountPoint } from '../../../../agent/host/mount-table.ts';
 import type { Mounter } from '../../../../agent/volumes/mounter.ts';
@@ -124,6 +125,23 @@ describe('a subPath', () => {
       [],
     );
   });
+
+  for (const [what, subPath] of [
+    ['its last part', 'link'],
+    ['a directory on the way', 'link/b'],
+  ] as const)
+    it(`is refused where ${what} becomes a link after links were resolved`, async (t) => {
+      const root = temporaryFolder();
+      const [volume, outside] = [join(root, 'volume'), join(root, 'outside')];
+      await mkdir(volume);
+      await mkdir(join(outside, 'b'), { recursive: true });
+      await symlink(outside, join(volume, 'link'));
+      // At that time there was no link.
+      t.mock.method(Directory.prototype, 'readlink', () => Promise.reject(new Error('EINVAL')));
+      const mounter = new BindRecorder();
+      await assert.rejects(bindSubPath(volume, subPath, join(root, 'target/0'), mounter), /became a link|ENOTDIR/);
+      assert.deepEqual(mounter.bound, []);
+    });
 
   it('replaces the bind of the container before', async () => {
     const root = temporaryFolder();
