@@ -14,10 +14,11 @@ import { type FunctionRow, FunctionTable } from './functions.ts';
 import { kubernetesFunctions, patchFunctions } from './kubernetes.ts';
 import { CelSyntaxError } from './lexer.ts';
 import { operators } from './operators.ts';
+import { literalFaults } from './literal-checks.ts';
 import { type Expr, parse } from './parser.ts';
 import { stringFunctions } from './strings.ts';
 import { timeFunctions } from './time.ts';
-import type { CelType } from './types.ts';
+import { type CelType, dyn } from './types.ts';
 import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 
 /** The cost limit of one expression. */
@@ -130,6 +131,8 @@ export function compile(source: string, environment: CelEnvironment): Program {
   if (compiler.faults.length > 0) {
     throw new CelCompileError(faultTexts(source, compiler.faults));
   }
+  const wrong = literalFaults(expr, (part) => compiler.types.get(part) ?? dyn);
+  if (wrong.length > 0) throw new CelCompileError(faultTexts(source, wrong));
   const { constantError } = compiler;
   if (constantError !== undefined) throw new CelCompileError(constantError, { stage: 'program instantiation' });
   const { type, run } = compiled;

@@ -14,9 +14,24 @@ import {
   string,
   timestamp,
   uint,
+  unbound,
 } from './types.ts';
+import { checkedInt, checkedUint } from './operators.ts';
 import { comparingCost, reading, readingCost } from './reading-cost.ts';
-import { adapt, CelError, type CelValue, compare, Double, Duration, equal, Optional, Uint } from './values.ts';
+import {
+  adapt,
+  CelError,
+  type CelValue,
+  compare,
+  Double,
+  Duration,
+  equal,
+  hasType,
+  MIN_TIME,
+  Optional,
+  Timestamp,
+  Uint,
+} from './values.ts';
 
 const A = param('A');
 const listA = list(A);
@@ -49,6 +64,12 @@ function extreme(items: Items, sign: number, what: string): CelValue {
   return best;
 }
 
+/** Returns why a list has no such slice. */
+function whyNot(items: Items, from: bigint, to: bigint): string {
+  if (from < 0n || to < 0n) return 'negative indexes not supported';
+  return from > to ? 'start index must be less than or equal to end index' : `list is length ${items.length}`;
+}
+
 function flatten(items: Items, depth: bigint): unknown[] {
   return items.flatMap((item) => (Array.isArray(item) && depth > 0n ? flatten(item, depth - 1n) : [item]));
 }
@@ -57,32 +78,28 @@ function flatten(items: Items, depth: bigint): unknown[] {
 const ORDERED: readonly CelType[] = [int, uint, double, bool, string, bytes, duration, timestamp];
 const ordered = (make: (item: CelType) => FunctionRow): FunctionRow[] => ORDERED.map(make);
 
+/** The types of items that can be added, with the sum of none. */
+const SUMS: readonly (readonly [CelType, CelValue, (sum: never, item: never) => CelValue])[] = [
+  [int, 0n, (a: bigint, b: bigint) => checkedInt(a + b)],
+  [uint, new Uint(0n), (a: Uint, b: Uint) => checkedUint(a.value + b.value)],
+  [double, new Double(0), (a: Double, b: Double) => new Double(a.value + b.value)],
+  [duration, new Duration(0n), (a: Duration, b: Duration) => new Duration(checkedInt(a.ns + b.ns))],
+];
+
 const wholeLists: FunctionRow[] = [
   ...ordered((item) =>
     method('isSorted', [list(item)], bool, (items: Items) =>
       items.every((one, index) => index === 0 || compare(adapt(items[index - 1]), adapt(one)) <= 0),
     ),
   ),
-  method('sum', [list(int)], int, (items: Items) =>
-    items.reduce<bigint>((sum, item) => sum + (adapt(item) as bigint), 0n),
-  ),
-  method(
-    'sum',
-    [list(uint)],
-    uint,
-    (items: Items) => new Uint(items.reduce<bigint>((sum, item) => sum + (item as Uint).value, 0n)),
-  ),
-  method(
-    'sum',
-    [list(double)],
-    double,
-    (items: Items) => new Double(items.reduce<number>((sum, item) => sum + numberOf(adapt(item)), 0)),
-  ),
-  method(
-    'sum',
-    [list(duration)],
-    duration,
-    (items: Items) => new Duration(items.reduce<bigint>((sum, item) => sum + (item as Duration).ns, 0n)),
+  ...SUMS.map(([item, start, add]) =>
+    method('sum', [list(item)], item, (items: Items) =>
+      items.reduce<CelValue>((sum, one) => {
+        const value = adapt(one);
+        if (!hasType(value, item)) throw new CelError('no such overload');
+        return add(sum as never, value as never);
+      }, start),
+    ),
   ),
   ...ordered((item) => method('min', [list(item)], item, (items: Items) => extreme(items, -1, 'min'))),
   ...ordered((item) => method('max', [list(item)], item, (items: Items) => extreme(items, 1, 'max'))),
@@ -94,17 +111,23 @@ const wholeLists: FunctionRow[] = [
   ),
   method('slice', [listA, int, int], listA, (items: Items, from: bigint, to: bigint) => {
     if (from < 0n || to > BigInt(items.length) || from > to) {
-      throw new CelError(`cannot slice(${from}, ${to}), list is length ${items.length}`);
+      throw new CelError(`cannot slice(${from}, ${to}), ${whyNot(items, from, to)}`);
     }
     return items.slice(Number(from), Number(to));
   }),
   method('flatten', [list(listA)], listA, (items: Items) => flatten(items, 1n)),
-  method('flatten', [list(dyn), int], list(dyn), flatten),
+  method('flatten', [list(dyn), int], list(dyn), (items: Items, depth: bigint) => {
+    if (depth < 0n) throw new CelError('level must be non-negative');
+    return flatten(items, depth);
+  }),
   method('reverse', [listA], listA, (items: Items) => items.toReversed()),
   // A sort compares each item about log2(n) times, and a comparison of texts reads all of their bytes.
   ...ordered((item) =>
     method('sort', [list(item)], list(item), (items: Items, spending: Spending) => {
       spending.spend(readingCost(items) * Math.ceil(Math.log2(items.length + 1)));
+      if (!items.every((one) => hasType(adapt(one), item))) {
+        throw new CelError('list elements must have the same type');
+      }
       return items.toSorted((a, b) => compare(adapt(a), adapt(b)));
     }),
   ),
@@ -166,7 +189,7 @@ function unwrap(items: Items, spending: Spending): CelValue {
 
 const optionals: FunctionRow[] = [
   fn('optional.of', [A], optional(A), (value: CelValue) => new Optional(value)),
-  fn('optional.none', [], optional(dyn), () => new Optional(undefined)),
+  fn('optional.none', [], optional(unbound), () => new Optional(undefined)),
   fn('optional.ofNonZeroValue', [A], optional(A), (value: CelValue) => new Optional(isZero(value) ? undefined : value)),
   method('hasValue', [optional(A)], bool, ({ value }: Optional) => value !== undefined),
   method('value', [optional(A)], A, ({ value }: Optional) => {
@@ -192,17 +215,13 @@ function hasMembers(value: object): boolean {
 function isZero(value: CelValue): boolean {
   if (value === null || value === false || value === '' || value === 0n) return true;
   if (value instanceof Double) return value.value === 0;
+  // The zero time of Go is the beginning of year 1.
+  if (value instanceof Timestamp) return value.ns === MIN_TIME;
+  if (value instanceof Duration) return value.ns === 0n;
   if (value instanceof Uint) return value.value === 0n;
   if (value instanceof Uint8Array || Array.isArray(value)) return value.length === 0;
   if (value instanceof Map) return value.size === 0;
   return typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype && !hasMembers(value);
-}
-
-function numberOf(value: CelValue): number {
-  if (value instanceof Double) return value.value;
-  if (value instanceof Uint) return Number(value.value);
-  if (typeof value === 'bigint') return Number(value);
-  throw new CelError('no such overload');
 }
 
 /** The overloads, for the function table of every environment. */

@@ -6,7 +6,7 @@ import type { Compiled, ExpressionCompiler } from './compiled.ts';
 import type { Overload } from './functions.ts';
 import { patternOf, payForPattern } from './operators.ts';
 import { type CelType, dyn, fits, isOpen, join, showType, substitute } from './types.ts';
-import { CelError, type CelValue, hasType } from './values.ts';
+import { CelError, type CelValue, hasType, typeNameOf } from './values.ts';
 
 interface CalledFunction {
   readonly name: string;
@@ -41,19 +41,53 @@ export function compileOverloads(
   const chosenFor = (values: readonly CelValue[]): Overload | undefined =>
     candidates.find(({ args: wanted }) => wanted.every((type, index) => hasType(values[index] ?? null, type)));
   const constant = isMethod || args.length !== 1 || !CONVERSIONS.has(name) ? undefined : args[0]?.constant;
-  const converted = constant === undefined ? undefined : convert(compiler, chosenFor([constant]), constant);
+  const converted = constant === undefined ? undefined : convert(compiler, name, chosenFor([constant]), constant);
   return {
     ...(converted === undefined ? {} : { constant: converted }),
     type: result ?? dyn,
     run(frame) {
       frame.spend(1);
       const values = runs.map((run) => run(frame));
-      const chosen = known ? first : chosenFor(values);
-      // Of the functions that were compared, cel-go names `size` alone.
-      if (chosen === undefined) throw new CelError(name === 'size' ? 'no such overload: size' : 'no such overload');
+      // Null fits the types of times and of the libraries when the expression is compiled, but no overload takes it.
+      const chosen = known && !values.includes(null) ? first : chosenFor(values);
+      if (chosen === undefined) throw new CelError(noOverload(name, values));
       return chosen.run(values, frame);
     },
   };
+}
+
+const NUMBERS = 'double int uint';
+const TIMES = 'google.protobuf.Duration google.protobuf.Timestamp';
+const ORDERED = `bool bytes string ${NUMBERS} ${TIMES}`;
+
+/** The types whose values have an operator. cel-go names the operator in the error of a first operand that has it not. */
+const OPERAND_TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  Object.entries({
+    '_+_': `bytes list string ${NUMBERS} ${TIMES}`,
+    '_-_': `${NUMBERS} ${TIMES}`,
+    '_*_': NUMBERS,
+    '_/_': NUMBERS,
+    '_%_': 'int uint',
+    '-_': 'bool double int',
+    '!_': `bool ${NUMBERS}`,
+    '_<_': ORDERED,
+    '_<=_': ORDERED,
+    '_>_': ORDERED,
+    '_>=_': ORDERED,
+    size: `bytes list map string ${TIMES}`,
+  }).map(([name, types]) => [name, new Set(types.split(' '))]),
+);
+
+/** The types of cel-go that choose among their methods themselves, without naming the function. */
+const RECEIVERS: ReadonlySet<string> = new Set(`string ${TIMES}`.split(' '));
+
+function noOverload(name: string, values: readonly CelValue[]): string {
+  const types = values.map(typeNameOf);
+  const operands = OPERAND_TYPES.get(name);
+  if (operands === undefined) return `no such overload: ${name}(${types.join(', ')})`;
+  const [first = ''] = types;
+  const isNamed = !operands.has(first) && !RECEIVERS.has(first);
+  return isNamed ? `no such overload: ${name}` : 'no such overload';
 }
 
 /** The functions that convert types. A conversion of a constant is evaluated when the expression is compiled. */
@@ -62,9 +96,16 @@ const CONVERSIONS: ReadonlySet<string> = new Set(
 );
 
 /** Returns the converted constant. An error is one of the whole expression. */
-function convert(compiler: ExpressionCompiler, overload: Overload | undefined, constant: CelValue) {
+function convert(
+  compiler: ExpressionCompiler,
+  name: string,
+  overload: Overload | undefined,
+  constant: CelValue,
+): CelValue | undefined {
   try {
-    return overload?.run([constant], { spend: () => undefined });
+    if (overload !== undefined) return overload.run([constant], { spend: () => undefined });
+    compiler.failConstant(noOverload(name, [constant]));
+    return undefined;
   } catch (error) {
     if (!(error instanceof CelError)) throw error;
     compiler.failConstant(error.message);

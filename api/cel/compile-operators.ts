@@ -28,7 +28,7 @@ export function compileOperator(
   switch (name) {
     case '_&&_':
     case '_||_':
-      return logical(operator, compiler.compile(a), compiler.compile(b));
+      return logical(operator, args, compiler.compile(a), compiler.compile(b));
     case '_?_:_':
       return c === undefined
         ? undefined
@@ -51,8 +51,17 @@ function mismatch({ compiler, name, at }: Operator, args: readonly Compiled[]): 
   return compiler.fault(at, `found no matching overload for '${name}' applied to '(${types})'`);
 }
 
-function logical(operator: Operator, a: Compiled, b: Compiled): Compiled {
-  if (!fits(bool, a.type) || !fits(bool, b.type)) return mismatch(operator, [a, b]);
+function logical(operator: Operator, operands: readonly Expr[], a: Compiled, b: Compiled): Compiled {
+  const wrong = [a, b].map(({ type }, index) =>
+    fits(bool, type)
+      ? undefined
+      : operator.compiler.fault(
+          operands[index]?.at ?? operator.at,
+          `expected type 'bool' but found '${showType(type)}'`,
+        ),
+  );
+  const fault = wrong.find((one) => one !== undefined);
+  if (fault !== undefined) return fault;
   // One side can decide the result even if the other side has an error.
   const deciding = operator.name === '_||_';
   return {
@@ -126,7 +135,7 @@ function indexed(operator: Operator, operand: Compiled, key: Compiled): Compiled
   const type = operand.type.kind === 'optional' ? operand.type.of : operand.type;
   let inner: CelType;
   if (isOpen(type)) inner = dyn;
-  else if (type.kind === 'list' && (fits(int, key.type) || key.type.kind === 'uint')) inner = type.item;
+  else if (type.kind === 'list' && fits(int, key.type)) inner = type.item;
   else if (type.kind === 'map' && fits(type.key, key.type)) inner = type.value;
   else return mismatch(operator, [operand, key]);
   const isOptional = operator.name === '_[?_]' || through;

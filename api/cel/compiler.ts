@@ -5,14 +5,25 @@
  * Every step has a cost, and a run stops when its budget is exhausted, so that no expression can block the server.
  */
 import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
-import { formatFault } from './format-check.ts';
 import type { FunctionTable } from './functions.ts';
-import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
 import { TYPE_NAMES } from './operators.ts';
 import { dottedName, type Expr } from './parser.ts';
 import { coerce, coerced, keyOf, literalType, selectable } from './value-access.ts';
-import { type CelType, dyn, errorType, fits, isOpen, join, list, map, optional, showType, typeType } from './types.ts';
+import {
+  type CelType,
+  dyn,
+  errorType,
+  fits,
+  isOpen,
+  join,
+  list,
+  map,
+  optional,
+  showType,
+  typeOfType,
+  unbound,
+} from './types.ts';
 import { CelError, type CelMap, type CelValue, MessageValue, Optional, TypeValue } from './values.ts';
 import { compileOverloads, compilePattern, PATTERN_FUNCTIONS } from './compile-call.ts';
 import { compileOperator } from './compile-operators.ts';
@@ -45,8 +56,6 @@ export class Compiler implements ExpressionCompiler {
   readonly #declarations: Declarations;
   readonly #scope: { readonly name: string; readonly type: CelType; readonly slot: number }[] = [];
   #slots = 0;
-  /** The number of calls of `format` around the current expression. */
-  #formats = 0;
 
   constructor(declarations: Declarations) {
     this.#declarations = declarations;
@@ -133,9 +142,10 @@ export class Compiler implements ExpressionCompiler {
         }),
       };
     }
-    if (Object.hasOwn(TYPE_NAMES, name)) {
+    const named = TYPE_NAMES.get(name);
+    if (named !== undefined) {
       const value = new TypeValue(name);
-      return { type: typeType, run: () => value };
+      return { type: typeOfType(named), run: () => value };
     }
     return this.fault(at, `undeclared reference to '${name}' (in container '')`);
   }
@@ -145,7 +155,7 @@ export class Compiler implements ExpressionCompiler {
     const typeName = this.#typeNameOf(expr);
     if (typeName !== undefined) {
       const value = new TypeValue(typeName);
-      return { type: typeType, run: () => value };
+      return { type: typeOfType(TYPE_NAMES.get(typeName) ?? dyn), run: () => value };
     }
     const operand = this.compile(expr.operand);
     const through = operand.type.kind === 'optional';
@@ -184,7 +194,7 @@ export class Compiler implements ExpressionCompiler {
   /** Returns the name of a type whose name has dots. */
   #typeNameOf(expr: Expr): string | undefined {
     const name = dottedName(expr, MAX_PARTS);
-    return name !== undefined && Object.hasOwn(TYPE_NAMES, name) && !this.#isVariable(name) ? name : undefined;
+    return name !== undefined && TYPE_NAMES.has(name) && !this.#isVariable(name) ? name : undefined;
   }
 
   /** Returns the type of a field. Reports a compile error if the type has no such field. */
@@ -214,11 +224,9 @@ export class Compiler implements ExpressionCompiler {
       at: value.at,
     }));
     let item: CelType | undefined;
-    for (const { type, isOptional, at } of compiled) {
-      item = this.#joined(item, isOptional && type.kind === 'optional' ? type.of : type, at);
-    }
+    for (const { type, isOptional, at } of compiled) item = joined(item, isOptional ? this.#present(type, at) : type);
     return {
-      type: list(item ?? dyn),
+      type: list(item ?? unbound),
       run(frame) {
         frame.spend(10);
         const values: CelValue[] = [];
@@ -232,15 +240,11 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
-  /**
-   * Merges the type of an element into the type of its list or map. All elements must have one type, except in the arguments
-   * of `format`.
-   */
-  #joined(before: CelType | undefined, type: CelType, at: number): CelType {
-    if (before === undefined || fits(before, type) || fits(type, before)) return join(before, type);
-    if (this.#formats > 0) return dyn;
-    this.fault(at, `expected type '${showType(before)}' but found '${showType(type)}'`);
-    return errorType;
+  /** Returns the type of the value of an optional element. */
+  #present(type: CelType, at: number): CelType {
+    if (type.kind === 'optional') return type.of;
+    if (!isOpen(type)) this.fault(at, `expected type '${showType(optional(type))}' but found '${showType(type)}'`);
+    return type;
   }
 
   #map(entries: Extract<Expr, { kind: 'map' }>['entries']): Compiled {
@@ -248,18 +252,17 @@ export class Compiler implements ExpressionCompiler {
       key: this.compile(entry.key),
       value: this.compile(entry.value),
       isOptional: entry.optional,
-      keyAt: entry.key.at,
       valueAt: entry.value.at,
     }));
     let key: CelType | undefined;
     let value: CelType | undefined;
     for (const entry of compiled) {
-      key = this.#joined(key, entry.key.type, entry.keyAt);
+      key = joined(key, entry.key.type);
       const { type } = entry.value;
-      value = this.#joined(value, entry.isOptional && type.kind === 'optional' ? type.of : type, entry.valueAt);
+      value = joined(value, entry.isOptional ? this.#present(type, entry.valueAt) : type);
     }
     return {
-      type: map(key ?? dyn, value ?? dyn),
+      type: map(key ?? unbound, value ?? unbound),
       run(frame) {
         frame.spend(30);
         const made: CelMap = new Map();
@@ -322,16 +325,16 @@ export class Compiler implements ExpressionCompiler {
     const overloads =
       asFunction ?? functions.find(name, { isMethod }) ?? (functions.find(name, { isMethod: !isMethod }) && []);
     const all = isMethod ? [target, ...expr.args] : expr.args;
-    this.#formats += name === 'format' ? 1 : 0;
     const args = all.map((arg, index) => {
       const compiled = this.compile(arg);
       return index === 1 && PATTERN_FUNCTIONS.has(name) ? compilePattern(this, compiled) : compiled;
     });
-    this.#formats -= name === 'format' ? 1 : 0;
     if (overloads === undefined) return this.fault(at, `undeclared reference to '${name}' (in container '')`);
-    const wrong = literalFault(expr) ?? formatFault(expr, (item) => this.types.get(item) ?? dyn);
-    if (wrong !== undefined) this.fault(wrong.at, wrong.message);
-    return compileOverloads(this, { name, isMethod, at, overloads }, args);
+    return compileOverloads(
+      this,
+      { name: asFunction === undefined ? name : (qualified ?? name), isMethod, at, overloads },
+      args,
+    );
   }
 
   #isVariable(qualified: string): boolean {
@@ -352,6 +355,10 @@ const OPAQUE_MEMBERS: ReadonlyMap<string, CelType> = new Map(
     },
   }),
 );
+
+/** Merges the type of an element into the type of its list or map. */
+const joined = (before: CelType | undefined, type: CelType): CelType =>
+  before === undefined || fits(before, type) ? join(before, type) : dyn;
 
 /** Returns the full name of a function whose name contains a dot, such as `ip.isCanonical`. */
 function namespaced(target: Expr, name: string): string | undefined {

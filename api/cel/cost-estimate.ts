@@ -9,7 +9,7 @@ import { callCost, type CallEstimate, type CostNode, sizeOf } from './call-costs
 import { exactly, NOTHING, ONE, product, type Range, sum, union } from './cost-range.ts';
 import { comprehensionOf, type Comprehension } from './macros.ts';
 import type { Expr } from './parser.ts';
-import { type CelType, dyn } from './types.ts';
+import { type CelType, dyn, list } from './types.ts';
 import { Double, Uint } from './values.ts';
 
 /**
@@ -42,6 +42,8 @@ interface Local {
 const LIST = exactly(10);
 const MAP = exactly(30);
 const MESSAGE = exactly(40);
+/** A sort by keys binds the list, beside an empty list, and reads it twice: as what is sorted, and for the keys. */
+const SORTED = exactly(12);
 const SCALARS: ReadonlySet<string> = new Set(['bool', 'double', 'duration', 'int', 'timestamp', 'uint']);
 
 /** Returns the least and the greatest cost of one evaluation. */
@@ -248,7 +250,11 @@ class Estimate {
         this.#entries.set(expr, { isList: true, key: ONE, value });
       }
     }
-    return sum(range, start, end, product(count, each));
+    const sorted =
+      kind === 'sorted'
+        ? sum(SORTED, callCost('sort', { ...this.#node(body), type: list(this.#type(body)), size: count }, []).cost)
+        : NOTHING;
+    return sum(range, start, end, product(count, each), sorted);
   }
 
   /** Returns the loop variables of a comprehension over the value. */

@@ -52,8 +52,11 @@ export function formatFault({ name, target, args, at }: Call, typeOf: TypeOf): F
   if (args.length !== 1 || list?.kind !== 'list') return undefined;
   const given = list.items.map(({ value }) => value);
   let next = 0;
-  for (const [clause, , verb] of target.value.matchAll(/%(\.\d+)?(.?)/gs)) {
+  for (const [clause, precision, verb] of target.value.matchAll(/%(\.\d*)?(.?)/gs)) {
     if (clause === '%%') continue;
+    const unread = precision === undefined ? undefined : precisionFault(precision, verb ?? '');
+    if (unread !== undefined && given[next] !== undefined)
+      return { at, message: `could not parse formatting clause: ${unread}` };
     if (clause === '%') return { at, message: 'unexpected end of string' };
     const item = given[next];
     if (item === undefined) return { at, message: `index ${next} out of range` };
@@ -66,12 +69,18 @@ export function formatFault({ name, target, args, at }: Call, typeOf: TypeOf): F
   return { at, message: `too many arguments supplied to string.format (${counts})` };
 }
 
+/** Returns the error of a precision without digits, or at the end of the text. */
+function precisionFault(precision: string, verb: string): string | undefined {
+  const what = 'error while parsing precision: ';
+  if (verb === '') return `${what}could not find end of precision specifier`;
+  if (precision !== '.') return undefined;
+  return `${what}error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax`;
+}
+
 function clauseFault(verb: string, item: Expr, at: number, typeOf: TypeOf): Fault | undefined {
   const clause = CLAUSES.get(verb);
   if (clause === undefined) {
-    const unknown =
-      verb === '' ? 'could not find end of precision specifier' : `unrecognized formatting clause "${verb}"`;
-    return { at, message: `could not parse formatting clause: ${unknown}` };
+    return { at, message: `could not parse formatting clause: unrecognized formatting clause "${verb}"` };
   }
   const wrong = firstRefused(clause, item, typeOf);
   if (wrong === undefined) return undefined;
@@ -96,5 +105,11 @@ function firstRefused(clause: Clause, item: Expr, typeOf: TypeOf): Expr | undefi
   return undefined;
 }
 
-/** Returns the name of a type without its parameters. */
-const nameOf = (type: CelType): string => showType(type).replace(/\(.*/s, '');
+/** Returns the name that a type has at run time, without its parameters. */
+const nameOf = (type: CelType): string => RUN_TIME_NAMES.get(type.kind) ?? showType(type).replace(/\(.*/s, '');
+
+const RUN_TIME_NAMES: ReadonlyMap<string, string> = new Map([
+  ['null', 'null_type'],
+  ['timestamp', 'google.protobuf.Timestamp'],
+  ['duration', 'google.protobuf.Duration'],
+]);

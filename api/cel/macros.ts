@@ -48,7 +48,13 @@ export function comprehensionOf(call: Call): Comprehension | undefined {
   const loop = loopOf(call);
   loop?.variables.forEach((name, index) => {
     const at = call.args[index]?.at ?? call.at;
-    if (name === '') throw new CelSyntaxError({ at, message: 'argument must be a simple name' });
+    if (name === '') {
+      const isStandard = call.name === 'map' || call.name === 'filter';
+      throw new CelSyntaxError({
+        at,
+        message: `argument ${isStandard ? 'is not an identifier' : 'must be a simple name'}`,
+      });
+    }
     if (name === '__result__')
       throw new CelSyntaxError({ at, message: 'iteration variable overwrites accumulator variable' });
     if (loop.variables.indexOf(name) < index)
@@ -72,13 +78,13 @@ function loopOf({ name, target, args, at }: Call): Comprehension | undefined {
   }
   const [, condition, mapped] = args;
   if (name === 'map') {
-    if (condition === undefined) return undefined;
+    if (condition === undefined || args.length > 3) return undefined;
     const parts = mapped === undefined ? { filter: undefined, body: condition } : { filter: condition, body: mapped };
     return { kind: 'list', target, variables: [first], ...parts, at };
   }
   if (name === 'filter') {
     const [body] = args;
-    if (body === undefined || condition === undefined) return undefined;
+    if (body === undefined || condition === undefined || args.length > 2) return undefined;
     return { kind: 'list', target, variables: [first], filter: condition, body, at };
   }
   if (name === 'sortBy') {
@@ -160,7 +166,11 @@ function bind(compiler: ExpressionCompiler, args: readonly Expr[]): Compiled | u
 
 function optMap(compiler: ExpressionCompiler, { target, args }: Call, flat: boolean): Compiled | undefined {
   const [variable, body] = args;
-  if (target === undefined || variable?.kind !== 'ident' || body === undefined) return undefined;
+  if (target === undefined || variable === undefined || body === undefined) return undefined;
+  if (variable.kind !== 'ident') {
+    const macro = flat ? 'optFlatMap' : 'optMap';
+    throw new CelSyntaxError({ at: variable.at, message: `${macro}() variable name must be a simple identifier` });
+  }
   const from = compiler.compile(target);
   const type = from.type.kind === 'optional' ? from.type.of : dyn;
   return compiler.within([{ name: variable.name, type }], ([slot = 0]) => {
@@ -253,8 +263,14 @@ function checkFilter(compiler: ExpressionCompiler, filter: Compiled | undefined,
 
 function quantifier(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop) => {
+    if (parts.kind === 'existsOne') {
+      // The loop counts with a condition.
+      const counted = compiler.compile(parts.body);
+      checkFilter(compiler, counted, int, parts.at);
+      return { type: bool, run: onlyOne(loop, counted) };
+    }
     const body = condition(compiler, parts.body);
-    if (parts.kind === 'existsOne') return { type: bool, run: onlyOne(loop, body) };
+
     const deciding = parts.kind === 'exists';
     return {
       type: bool,

@@ -21,7 +21,7 @@ import {
   param,
   string,
   timestamp,
-  typeType,
+  typeOfType,
   uint,
 } from './types.ts';
 import {
@@ -38,12 +38,14 @@ import {
 } from './values.ts';
 import { INT64_MAX, INT64_MIN, UINT64_MAX } from '../meta/integers.ts';
 
-function checkedInt(value: bigint): bigint {
+/** Throws `CelError` for a number that has more than 64 bits. */
+export function checkedInt(value: bigint): bigint {
   if (value < INT64_MIN || value > INT64_MAX) throw new CelError('integer overflow');
   return value;
 }
 
-function checkedUint(value: bigint): Uint {
+/** Throws `CelError` for a number that is negative or has more than 64 bits. */
+export function checkedUint(value: bigint): Uint {
   if (value < 0n || value > UINT64_MAX) throw new CelError('unsigned integer overflow');
   return new Uint(value);
 }
@@ -82,7 +84,7 @@ const arithmetic: FunctionRow[] = [
   fn('_+_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns + b.ns)),
   fn('_+_', [duration, timestamp], timestamp, (a: Duration, b: Timestamp) => new Timestamp(a.ns + b.ns)),
   fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns + b.ns)),
-  fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(a.ns - b.ns)),
+  fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(checkedInt(a.ns - b.ns))),
   fn('_-_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns - b.ns)),
   fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns - b.ns)),
   fn('!_', [bool], bool, (a: boolean) => !a),
@@ -124,7 +126,9 @@ const PARSING_STEPS = 8;
 
 function intOf(text: string): bigint {
   if (text.length > MAX_DIGITS || !/^[+-]?\d+$/.test(text)) throw conversionError('string', 'int');
-  return checkedInt(BigInt(text.replace(/^\+/, '')));
+  const value = BigInt(text.replace(/^\+/, ''));
+  if (value < INT64_MIN || value > INT64_MAX) throw conversionError('string', 'int');
+  return value;
 }
 
 function truncated(value: Double): bigint {
@@ -136,8 +140,11 @@ function truncated(value: Double): bigint {
 function doubleOf(text: string): Double {
   if (/^[+-]?(inf|infinity)$/i.test(text)) return new Double(text.startsWith('-') ? -Infinity : Infinity);
   if (/^nan$/i.test(text)) return new Double(Number.NaN);
-  if (text === '' || !Number.isFinite(Number(text)) || /^\s|\s$/.test(text)) throw conversionError('string', 'double');
-  return new Double(Number(text));
+  const digits =
+    /^[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(e[+-]?[\d_]+)?$/i.test(text) && !/__|_(?!\d)|(?<!\d)_/.test(text);
+  const value = Number(text.replaceAll('_', ''));
+  if (!digits || !Number.isFinite(value)) throw conversionError('string', 'double');
+  return new Double(value);
 }
 
 const TRUE = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);
@@ -171,10 +178,16 @@ const conversions: FunctionRow[] = [
   fn('int', [duration], int, (a: Duration) => a.ns),
   fn('uint', [uint], uint, (a: Uint) => a),
   fn('uint', [int], uint, (a: bigint) => checkedUint(a)),
-  fn('uint', [double], uint, (a: Double) => checkedUint(truncated(a))),
+  fn('uint', [double], uint, ({ value }: Double) => {
+    // As of the bounds of an int, a double at the bound may represent an integer beyond it.
+    if (!(value > -1 && value < 2 ** 64)) throw new CelError('unsigned integer overflow');
+    return checkedUint(BigInt(Math.trunc(value)));
+  }),
   fn('uint', [string], uint, (a: string) => {
     if (a.length > MAX_DIGITS || !/^\d+$/.test(a)) throw conversionError('string', 'uint');
-    return checkedUint(BigInt(a));
+    const value = BigInt(a);
+    if (value > UINT64_MAX) throw conversionError('string', 'uint');
+    return new Uint(value);
   }),
   fn('double', [double], double, (a: Double) => a),
   fn('double', [int], double, (a: bigint) => new Double(Number(a))),
@@ -197,12 +210,14 @@ const conversions: FunctionRow[] = [
   fn('timestamp', [int], timestamp, timestampOf),
   fn('duration', [duration], duration, (a: Duration) => a),
   ...reading([fn('duration', [string], duration, parseDuration)], PARSING_STEPS),
-  fn('duration', [int], duration, (a: bigint) => new Duration(a)),
+  fn('duration', [int], duration, () => {
+    throw conversionError('int', 'google.protobuf.Duration');
+  }),
 ];
 
 const types: FunctionRow[] = [
   fn('dyn', [param('A')], dyn, (a: CelValue) => a),
-  fn('type', [dyn], typeType, (a: CelValue) => new TypeValue(typeNameOf(a))),
+  fn('type', [param('A')], typeOfType(param('A')), (a: CelValue) => new TypeValue(typeNameOf(a))),
 ];
 
 const sizes: FunctionRow[] = [
@@ -313,20 +328,22 @@ export const operators: readonly FunctionRow[] = [
 ];
 
 /** The type names that expressions can use as values. */
-export const TYPE_NAMES: Readonly<Record<string, CelType>> = {
-  bool,
-  int,
-  uint,
-  double,
-  string,
-  bytes,
-  list: list(dyn),
-  map: map(dyn, dyn),
-  null_type: nullType,
-  type: typeType,
-  optional_type: optional(dyn),
-  'google.protobuf.Timestamp': timestamp,
-  'google.protobuf.Duration': duration,
-  'net.IP': opaque('net.IP'),
-  'net.CIDR': opaque('net.CIDR'),
-};
+export const TYPE_NAMES: ReadonlyMap<string, CelType> = new Map(
+  Object.entries({
+    bool,
+    int,
+    uint,
+    double,
+    string,
+    bytes,
+    list: list(dyn),
+    map: map(dyn, dyn),
+    null_type: nullType,
+    type: { kind: 'type' },
+    optional_type: optional(dyn),
+    'google.protobuf.Timestamp': timestamp,
+    'google.protobuf.Duration': duration,
+    'net.IP': opaque('net.IP'),
+    'net.CIDR': opaque('net.CIDR'),
+  }),
+);

@@ -212,18 +212,21 @@ class Parser {
       const operand = this.#unary();
       return isNegated ? call('!_', [operand], not.at) : operand;
     }
-    const token = this.#accept('-');
-    if (token === undefined) return this.#member();
-    this.#depth += 1;
-    if (this.#depth > MAX_DEPTH) throw syntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, token.at);
+    const first = this.#accept('-');
+    if (first === undefined) return this.#member();
+    let last = first;
+    let isNegative = true;
+    for (let token = this.#accept('-'); token !== undefined; token = this.#accept('-')) {
+      isNegative = !isNegative;
+      last = token;
+    }
     const next = this.#peek();
-    let expr: Expr;
-    if (next.kind === 'int' || next.kind === 'double') {
+    if (isNegative && last === first && (next.kind === 'int' || next.kind === 'double')) {
       this.#take();
-      expr = this.#postfix(number(next, { negative: true, at: token.at }));
-    } else expr = call('-_', [this.#unary()], token.at);
-    this.#depth -= 1;
-    return expr;
+      return this.#postfix(number(next, { negative: true, at: first.at }));
+    }
+    const operand = this.#member();
+    return isNegative ? call('-_', [operand], first.at) : operand;
   }
 
   #member(): Expr {
@@ -347,7 +350,7 @@ class Parser {
    */
   #list(at: number, begun: boolean): Expr {
     const items: { value: Expr; optional: boolean }[] = [];
-    while (!this.#is(']')) {
+    while ((begun && items.length === 0) || !this.#is(']')) {
       const optional = (begun && items.length === 0) || this.#accept('?') !== undefined;
       items.push({ value: this.#expr(), optional });
       if (this.#accept(',') === undefined) break;

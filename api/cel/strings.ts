@@ -5,7 +5,8 @@ import { MATCHING_STEPS, matchCost, patternOf, textCost } from './operators.ts';
 import { readingCost } from './reading-cost.ts';
 import { format } from './text-format.ts';
 import { int, list, param, string } from './types.ts';
-import { CelError } from './values.ts';
+import { shownKey } from './value-access.ts';
+import { adapt, CelError } from './values.ts';
 
 const chars = (text: string): string[] => [...text];
 
@@ -31,6 +32,7 @@ function unitOf(text: string, index: bigint): number {
 }
 
 function substring(text: string, from: bigint, to?: bigint): string {
+  if (to !== undefined && from > to) throw new CelError(`invalid substring range. start: ${from}, end: ${to}`);
   const [start, end] = [unitOf(text, from), to === undefined ? text.length : unitOf(text, to)];
   if (start > end) {
     throw new CelError(`invalid substring range. start: ${from}, end: ${to ?? charsBefore(text)}`);
@@ -81,9 +83,12 @@ function split(text: string, separator: string, limit = -1n): string[] {
   return [...parts.slice(0, head), parts.slice(head).join(separator)];
 }
 
-function join(parts: readonly string[], separator: string, spending: Spending): string {
+function join(parts: readonly unknown[], separator: string, spending: Spending): string {
   let length = parts.length * separator.length;
-  for (const part of parts) length += part.length;
+  for (const part of parts) {
+    if (typeof part !== 'string') throw new CelError(`join: invalid input: ${shownKey(adapt(part))}`);
+    length += part.length;
+  }
   spending.spend(textCost(length) + parts.length);
   return parts.join(separator);
 }
@@ -130,8 +135,8 @@ const rows: readonly FunctionRow[] = [
   method('substring', [S, int], S, (text: string, from: bigint) => substring(text, from)),
   method('substring', [S, int, int], S, (text: string, from: bigint, to: bigint) => substring(text, from, to)),
   method('trim', [S], S, trim),
-  method('join', [list(S)], S, (parts: readonly string[], spending: Spending) => join(parts, '', spending)),
-  method('join', [list(S), S], S, (parts: readonly string[], separator: string, spending: Spending) =>
+  method('join', [list(S)], S, (parts: readonly unknown[], spending: Spending) => join(parts, '', spending)),
+  method('join', [list(S), S], S, (parts: readonly unknown[], separator: string, spending: Spending) =>
     join(parts, separator, spending),
   ),
   fn('strings.quote', [S], S, quote),

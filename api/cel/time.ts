@@ -6,6 +6,7 @@ import { trimEnd } from '../component/trim.ts';
 import { type FunctionRow, method } from './functions.ts';
 import { reading } from './reading-cost.ts';
 import { duration, int, string, timestamp } from './types.ts';
+import { INT64_MAX } from '../meta/integers.ts';
 import { utcDate } from '../schema/time.ts';
 import { CelError, Duration, Timestamp } from './values.ts';
 
@@ -33,6 +34,7 @@ export function parseTimestamp(text: string): Timestamp {
   const [sign = '+', zoneHours = '0', zoneMinutes = '0'] = parts.slice(8);
   const date = utcDate(year, month, day);
   if (date === undefined || hour > 23 || minute > 59 || second > 59) throw refuse();
+  if (Number(zoneHours) > 24 || Number(zoneMinutes) > 60) throw refuse();
   const zone = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === '-' ? -60 : 60);
   const seconds = BigInt(date) + BigInt(hour * 3600 + minute * 60 + second - zone);
   return new Timestamp(seconds * SECOND + BigInt((parts[7] ?? '').padEnd(9, '0')));
@@ -67,16 +69,16 @@ export function parseDuration(text: string): Duration {
     if (fraction !== '') ns += (BigInt(fraction) * size) / 10n ** BigInt(fraction.length);
     length += whole.length;
   }
-  if (length === 0 || length !== body.length) throw refuse();
+  if (length === 0 || length !== body.length || ns > INT64_MAX) throw refuse();
   return new Duration(negative ? -ns : ns);
 }
 
-/** Formats a duration as seconds with a fraction, such as `90.5s`. */
+/** Formats a duration as seconds with the fraction of a double, such as `90.5s`. */
 export function formatDuration({ ns }: Duration): string {
-  const magnitude = ns < 0n ? -ns : ns;
-  const rest = magnitude % SECOND;
-  const fraction = rest === 0n ? '' : `.${trimEnd(String(rest).padStart(9, '0'), '0')}`;
-  return `${ns < 0n ? '-' : ''}${magnitude / SECOND}${fraction}s`;
+  const seconds = Number(ns / SECOND) + Number(ns % SECOND) / 1e9;
+  // The number is less than 2^34 seconds, and no less than a nanosecond, which JavaScript writes with an exponent.
+  const text = Math.abs(seconds) < 1e-6 ? trimEnd(seconds.toFixed(9), '0').replace(/\.$/, '') : String(seconds);
+  return `${text}s`;
 }
 
 type Part = (date: Date) => number;
@@ -101,6 +103,7 @@ const PARTS: Readonly<Record<string, Part>> = {
 /** Returns a date whose UTC parts are the local parts in the time zone. */
 function inZone({ ns }: Timestamp, zone: string): Date {
   const ms = Number(ns / 1_000_000n);
+  if (zone === '' || zone === 'Local') return new Date(ms);
   const offset = /^([+-]?)(\d{1,2}):(\d{2})$/.exec(zone);
   if (offset !== null) {
     const minutes = Number(offset[2]) * 60 + Number(offset[3]);

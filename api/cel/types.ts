@@ -11,14 +11,15 @@ type SimpleKind =
   | 'string'
   | 'bytes'
   | 'timestamp'
-  | 'duration'
-  | 'type';
+  | 'duration';
 
 /**
  * A static type. `param` stands for a type that the arguments of a call determine; `error` follows a fault and hides others.
  */
 export type CelType =
   | { readonly kind: SimpleKind }
+  /** A type as a value; `of` is which type it is, if that is known. */
+  | { readonly kind: 'type'; readonly of?: CelType }
   | { readonly kind: 'list'; readonly item: CelType }
   | { readonly kind: 'map'; readonly key: CelType; readonly value: CelType }
   | { readonly kind: 'optional'; readonly of: CelType }
@@ -38,7 +39,8 @@ export const bytes: CelType = { kind: 'bytes' };
 export const nullType: CelType = { kind: 'null' };
 export const timestamp: CelType = { kind: 'timestamp' };
 export const duration: CelType = { kind: 'duration' };
-export const typeType: CelType = { kind: 'type' };
+/** Returns the type of a type as a value. */
+export const typeOfType = (of: CelType): CelType => ({ kind: 'type', of });
 export const errorType: CelType = { kind: 'error' };
 /** Returns the type of lists with these items. */
 export const list = (item: CelType): CelType => ({ kind: 'list', item });
@@ -60,6 +62,8 @@ export function showType(type: CelType): string {
       return `map(${showType(type.key)}, ${showType(type.value)})`;
     case 'optional':
       return `optional_type(${showType(type.of)})`;
+    case 'type':
+      return type.of === undefined ? 'type' : `type(${showType(type.of)})`;
     case 'opaque':
     case 'object':
     case 'param':
@@ -75,10 +79,14 @@ export function showType(type: CelType): string {
   }
 }
 
+/** The type of the elements of what is empty, which is equivalent to every type. */
+export const unbound: CelType = { kind: 'param', name: 'dyn' };
+
 type Bindings = Map<string, CelType>;
 
 /** Whether `actual` is assignable to `wanted`. Binds the type parameters of `wanted`. */
 export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map()): boolean {
+  if (wanted === unbound) return true;
   if (wanted.kind === 'param') {
     const known = bound.get(wanted.name);
     if (known === undefined || known.kind === 'dyn') {
@@ -107,6 +115,18 @@ export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map
   }
 }
 
+/** Whether the types are the same except for type parameters. `dyn` is the same as `dyn` alone. */
+export function isEquivalent(a: CelType, b: CelType): boolean {
+  if (a === unbound || b === unbound) return true;
+  if (a.kind === 'list') return b.kind === 'list' && isEquivalent(a.item, b.item);
+  if (a.kind === 'map') return b.kind === 'map' && isEquivalent(a.key, b.key) && isEquivalent(a.value, b.value);
+  if (a.kind === 'optional') return b.kind === 'optional' && isEquivalent(a.of, b.of);
+  if (a.kind === 'type') {
+    return b.kind === 'type' && (a.of === undefined || b.of === undefined || isEquivalent(a.of, b.of));
+  }
+  return isExactly(a, b);
+}
+
 /** Whether the types are the same. `dyn` equals no other type. */
 export function isExactly(wanted: CelType, actual: CelType): boolean {
   switch (wanted.kind) {
@@ -132,13 +152,15 @@ export const isOpen = (type: CelType): boolean => type.kind === 'dyn' || type.ki
 export function substitute(type: CelType, bound: Bindings): CelType {
   switch (type.kind) {
     case 'param':
-      return bound.get(type.name) ?? dyn;
+      return type === unbound ? type : (bound.get(type.name) ?? dyn);
     case 'list':
       return list(substitute(type.item, bound));
     case 'map':
       return map(substitute(type.key, bound), substitute(type.value, bound));
     case 'optional':
       return optional(substitute(type.of, bound));
+    case 'type':
+      return type.of === undefined ? type : typeOfType(substitute(type.of, bound));
     default:
       return type;
   }
@@ -149,5 +171,15 @@ export function join(a: CelType | undefined, b: CelType): CelType {
   if (a === undefined) return b;
   if (a.kind === 'null') return b;
   if (b.kind === 'null') return a;
-  return !isOpen(a) && !isOpen(b) && fits(a, b) && fits(b, a) ? a : dyn;
+  if (isOpen(a) || isOpen(b) || !fits(a, b) || !fits(b, a)) return dyn;
+  return isMoreGeneral(a, b) ? a : b;
+}
+
+/** Whether the type has `dyn` where the other type, which it fits, has a type. Two equal types are as general. */
+function isMoreGeneral(a: CelType, b: CelType): boolean {
+  if (isOpen(a)) return a !== unbound;
+  if (isOpen(b)) return b === unbound;
+  if (a.kind === 'list' && b.kind === 'list') return isMoreGeneral(a.item, b.item);
+  if (a.kind === 'map' && b.kind === 'map') return isMoreGeneral(a.key, b.key) && isMoreGeneral(a.value, b.value);
+  return a.kind !== 'optional' || b.kind !== 'optional' || isMoreGeneral(a.of, b.of);
 }

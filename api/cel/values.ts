@@ -27,7 +27,7 @@ export class Uint {
 }
 
 /** The bounds of a timestamp: the years 1 to 9999, in nanoseconds since 1970. */
-const MIN_TIME = -62_135_596_800_000_000_000n;
+export const MIN_TIME = -62_135_596_800_000_000_000n;
 const MAX_TIME = 253_402_300_799_999_999_999n;
 const MAX_DURATION = INT64_MAX;
 
@@ -168,7 +168,7 @@ export function typeNameOf(value: CelValue): string {
   return Array.isArray(value) ? 'list' : 'map';
 }
 
-/** Whether a value has the type. Does not check elements. */
+/** Whether a value has the type. Of a list, as in cel-go, the first element decides. */
 export function hasType(value: CelValue, type: CelType): boolean {
   switch (type.kind) {
     case 'dyn':
@@ -178,7 +178,7 @@ export function hasType(value: CelValue, type: CelType): boolean {
     case 'null':
       return value === null;
     case 'list':
-      return Array.isArray(value);
+      return Array.isArray(value) && (value.length === 0 || hasType(adapt(value[0]), type.item));
     case 'map':
       return value instanceof Map || isPlainObject(value);
     case 'object':
@@ -281,10 +281,14 @@ function compareNumbers(a: bigint | number, b: bigint | number): number {
   return left < right ? -1 : left > right ? 1 : left === right ? 0 : Number.NaN;
 }
 
-/** Returns a negative number, 0 or a positive number. Throws for values without an order. */
+/** Returns a negative number, 0 or a positive number. Throws for values without an order, which NaN is as well. */
 export function compare(a: CelValue, b: CelValue): number {
   const [left, right] = [numeric(a), numeric(b)];
-  if (left !== undefined && right !== undefined) return compareNumbers(left, right);
+  if (left !== undefined && right !== undefined) {
+    const order = compareNumbers(left, right);
+    if (Number.isNaN(order)) throw new CelError('NaN values cannot be ordered');
+    return order;
+  }
   if (typeof a === 'string' && typeof b === 'string') return Buffer.compare(Buffer.from(a), Buffer.from(b));
   if (typeof a === 'boolean' && typeof b === 'boolean') return Number(a) - Number(b);
   if (a instanceof Uint8Array && b instanceof Uint8Array) return Buffer.compare(a, b);

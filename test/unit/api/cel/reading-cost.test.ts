@@ -34,7 +34,7 @@ const CONSTANT = new Set([
   'first(list(_))',
   'last(list(_))',
   'dyn(_)',
-  'type(dyn)',
+  'type(_)',
   'optional.of(_)',
   'optional.ofNonZeroValue(_)',
   'or(optional(_), optional(_))',
