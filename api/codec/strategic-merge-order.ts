@@ -66,7 +66,7 @@ export function orderElements(
   const served = new ItemIndex(serverOrder, mergeKey);
   const ranked = merged.map((item) => ({ item, inPatch: patched.indexOf(item), onServer: served.indexOf(item) }));
   const fromPatch = ranked.filter((one) => one.inPatch >= 0).sort((a, b) => a.inPatch - b.inPatch);
-  const serverOnly = ranked.filter((one) => one.inPatch < 0).sort((a, b) => a.onServer - b.onServer);
+  const serverOnly = inServerOrder(ranked.filter((one) => one.inPatch < 0));
   const ordered: JsonValue[] = [];
   let left = 0;
   let right = 0;
@@ -85,6 +85,30 @@ export function orderElements(
     }
   }
   return ordered;
+}
+
+interface Placed {
+  readonly onServer: number;
+}
+
+/** Up to this length, Go sorts a list by insertion. */
+const INSERTION_LENGTH = 20;
+
+/**
+ * Sorts by the place on the server. Items of the patch that an empty `$setElementOrder` does not name have none. kube-apiserver
+ * compares such an item as less than any other one, so the result depends on how Go sorts; short lists have the same order here.
+ */
+function inServerOrder<T extends Placed>(items: T[]): T[] {
+  if (items.length > INSERTION_LENGTH || items.every(({ onServer }) => onServer >= 0))
+    return items.sort((a, b) => a.onServer - b.onServer);
+  const isLess = (a: Placed, b: Placed): boolean => a.onServer < 0 || b.onServer < 0 || a.onServer < b.onServer;
+  const sorted: T[] = [];
+  for (const item of items) {
+    let at = sorted.length;
+    for (let left = sorted[at - 1]; left !== undefined && isLess(item, left); left = sorted[at - 1]) at--;
+    sorted.splice(at, 0, item);
+  }
+  return sorted;
 }
 
 /**

@@ -204,3 +204,19 @@ test('the patch is shown without what was handled', () => {
     template: { spec: { volumes: [{ name: 'v', $patch: 'replace' }, { name: 'w' }] } },
   });
 });
+
+test('an empty $setElementOrder leaves the items of the server first, and new ones in the order of Go', () => {
+  const names = (live: string[], patch: string[]): unknown => {
+    const items = (list: string[]): JsonObject[] => list.map((name) => ({ name, image: 'i' }));
+    const after = specAfter(
+      { containers: items(live) },
+      { containers: items(patch), '$setElementOrder/containers': [] },
+    );
+    return (after['containers'] as JsonObject[]).map(({ name }) => name);
+  };
+  assert.deepEqual(names(['b'], ['a', 'b']), ['b', 'a']);
+  assert.deepEqual(names(['b'], ['d', 'a']), ['b', 'a', 'd']);
+  assert.deepEqual(names(['a', 'b'], ['d', 'a']), ['a', 'b', 'd']);
+  const many = Array.from({ length: 30 }, (_, index) => `n${index}`);
+  assert.equal((names(many, ['new']) as string[]).length, 31);
+});
