@@ -70,11 +70,10 @@ export function parseFieldSelector(text: string): FieldSelector {
     if (term === '') continue;
     const operator = /!=|==|=/.exec(term);
     if (operator === null) throw newBadRequest(`invalid selector: '${text}'; can't understand '${term}'`);
-    requirements.push({
-      field: term.slice(0, operator.index),
-      operator: operator[0] === '!=' ? '!=' : '=',
-      value: unescapeValue(term.slice(operator.index + operator[0].length)),
-    });
+    const field = term.slice(0, operator.index);
+    const value = unescapeValue(term.slice(operator.index + operator[0].length));
+    // As in kube-apiserver, a term without a field and a value selects everything.
+    if (field !== '' || value !== '') requirements.push({ field, operator: operator[0] === '!=' ? '!=' : '=', value });
   }
   return newFieldSelector(requirements);
 }

@@ -3,6 +3,7 @@
  * starts. The encoding is that of kube-apiserver, and it is opaque to clients. The server keeps no state for a token, so it
  * survives restarts. It is valid as long as the history of the storage contains its revision.
  */
+import { posix } from 'node:path';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { jsonKind } from '../../api/schema/go-types.ts';
@@ -41,8 +42,11 @@ export function decodeContinue(text: string): ContinueToken {
   if (start !== undefined && typeof start !== 'string') throw refuse(mistyped(start, 'start', 'string'));
   if (rv === undefined || rv === 0) throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
   if (start === undefined || start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
-  if (start.split('/').includes('..')) throw refuse(start);
-  return { revision: rv, after: start.endsWith('\u0000') ? start.slice(0, -1) : start };
+  const key = start.startsWith('/') ? start : `/${start}`;
+  // A key that goes up, or that has empty or needless parts, names no place below the list.
+  if (posix.resolve(key) !== key) throw refuse(start);
+  const below = key.slice(1);
+  return { revision: rv, after: below.endsWith('\u0000') ? below.slice(0, -1) : below };
 }
 
 function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: unknown } {

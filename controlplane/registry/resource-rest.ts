@@ -92,7 +92,6 @@ export function createResourceRest(version: ServedVersion): Rest {
       ? {
           deleteCollection: async (context, namespace, list, options) => {
             const target = { endpoint, namespace, options, optionsObject: deleteOptionsObject(options) };
-            warnOfDependents(version, context, options);
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
             const isSelected = codec.matcher(list) !== undefined;
@@ -100,6 +99,7 @@ export function createResourceRest(version: ServedVersion): Rest {
             const found = isSelected
               ? await codec.selected(list, page)
               : await codec.list(await page(codec.selecting(list)));
+            warnOfDependents(version, context, options);
             await deleteCollection(store, context, target, found);
             return found;
           },

@@ -99,9 +99,13 @@ function watchErrors(options: ListRequest): FieldError[] {
     }
     if (match !== 'NotOlderThan') errors.push(unsupportedValue(MATCH, match, ['NotOlderThan']));
   }
-  if (options.continue !== '') errors.push(forbidden(MATCH, WITH_CONTINUE));
+  // A watch from the newest state, or from any, has the match by default.
+  const matches = match !== '' || (options.sendInitialEvents === undefined && beginsAnywhere(options));
+  if (options.continue !== '' && matches) errors.push(forbidden(MATCH, WITH_CONTINUE));
   return errors;
 }
+
+const beginsAnywhere = ({ resourceVersion }: ListRequest): boolean => resourceVersion === '' || resourceVersion === '0';
 
 /**
  * Returns the options of a watch. A watch without `sendInitialEvents` that begins with the newest state, or with any, begins
@@ -109,14 +113,13 @@ function watchErrors(options: ListRequest): FieldError[] {
  * end of these objects.
  */
 export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
-  const beginsAnywhere = options.resourceVersion === '' || options.resourceVersion === '0';
   return {
     labelSelector: options.labelSelector,
     fieldSelector: options.fieldSelector,
     resourceVersion: options.resourceVersion,
     resourceVersionMatch: options.resourceVersionMatch,
     allowWatchBookmarks: options.allowWatchBookmarks,
-    sendInitialEvents: options.sendInitialEvents ?? (beginsAnywhere ? true : undefined),
+    sendInitialEvents: options.sendInitialEvents ?? (beginsAnywhere(options) ? true : undefined),
     name,
   };
 }

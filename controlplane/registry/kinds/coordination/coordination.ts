@@ -98,7 +98,6 @@ const leaseCandidate: Strategy<LeaseCandidate> = {
     ...candidateErrors(object),
     ...immutable('spec.leaseName', object.spec?.leaseName, old.spec?.leaseName),
   ],
-  selectableFields: { 'spec.leaseName': ({ spec }) => spec?.leaseName ?? '' },
 };
 
 export const coordinationKinds = [

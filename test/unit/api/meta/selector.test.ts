@@ -101,6 +101,9 @@ test('field selectors are parsed with escapes', () => {
     selector.matches((field) => (field === 'a' ? 'b' : '')),
     true,
   );
+  assert.equal(parseFieldSelector('=').isEmpty, true);
+  assert.deepEqual(parseFieldSelector('!=,a=b,==').requirements, [{ field: 'a', operator: '=', value: 'b' }]);
+  assert.equal(parseFieldSelector('=b').requirements.length, 1);
   assert.throws(() => parseFieldSelector('metadata.name'), {
     message: "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
   });

@@ -29,6 +29,11 @@ const LISTS: readonly [string, string][] = [
     'resourceVersionMatch=Exact&continue=c',
     '422 ListOptions.meta.k8s.io "" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]',
   ],
+  ['watch=1&resourceVersion=5&continue=c', 'accepted'],
+  [
+    'watch=1&continue=c',
+    '422 ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided',
+  ],
   [
     'watch=1&sendInitialEvents=true',
     '422 ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan',
