@@ -9,7 +9,7 @@ import {
   validateListOptions,
 } from '../../../controlplane/server/options.ts';
 import { parseRequestPath, RequestPathError } from '../../../api/http/request-path.ts';
-import { parseRequestInfo } from '../../../controlplane/server/request-info.ts';
+import { parseRequestInfo, RequestInfoError } from '../../../controlplane/server/request-info.ts';
 import { StatusError } from '../../../api/meta/status-error.ts';
 import type { Random } from '../random.ts';
 import { law, outcome, type Target } from '../target.ts';
@@ -83,7 +83,7 @@ export const paths: Target = {
           const info = parseRequestInfo('GET', parseRequestPath(rawPath), () => query);
           law(info.isResource || info.resource === '', 'what is no resource has none');
           return `${info.isResource} ${info.verb} ${info.parts.length > 3}`;
-        }, [StatusError, RequestPathError]),
+        }, [StatusError, RequestPathError, RequestInfoError]),
         outcome(() => {
           const options = parseListOptions(query);
           validateListOptions(options);
