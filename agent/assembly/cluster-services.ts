@@ -41,7 +41,7 @@ export interface ClusterServices {
   readonly nameServers: () => readonly string[];
   /** Returns the addresses of name servers at which this node itself answers. */
   readonly ownNameServers: () => readonly string[];
-  /** Empty if there is none. */
+  /** Returns the domain of the cluster, or an empty text if there is none. */
   readonly clusterDomain: () => string;
   /** Whether the nodes of this cluster provide its services. Waits for the API server or a stored state. */
   providedByNodes(signal: AbortSignal): Promise<boolean>;

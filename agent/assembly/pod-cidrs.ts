@@ -34,7 +34,7 @@ export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signa
     clock,
     backoff: new Backoff(RETRY),
     onError: (error) =>
-      logger.warn({ cidrs: assigned, err: error }, 'The container runtime does not take the pod CIDRs yet'),
+      logger.warn({ cidrs: assigned, err: error }, 'The container runtime does not accept the pod CIDRs yet'),
   });
   node.onPodCidrs((cidrs) => {
     assigned = cidrs;

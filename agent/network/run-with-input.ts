@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 const LONGEST_ERROR = 1000;
 
 interface Exit {
-  /** `null` if a signal ended the tool. */
+  /** The exit code; `null` if a signal ended the tool. */
   readonly code: number | null;
   readonly stderr: string;
 }

@@ -16,7 +16,7 @@ export function atLeast(low: number): Check<number> {
   return (value) => (value >= low ? undefined : `must be at least ${low}`);
 }
 
-/** 0 means no port. */
+/** Accepts a port, or 0 for no port. */
 export const portOrNone: Check<number> = within(0, 65_535);
 /** Accepts whole percentages from 0 to 100. */
 export const percent: Check<number> = within(0, 100);

@@ -46,7 +46,7 @@ export async function resolveClaim(
   pod: Pod,
   reference: ClaimReference,
 ): Promise<BoundVolume> {
-  if (client === undefined) throw new Error('there is no API server to ask for persistent volume claims');
+  if (client === undefined) throw new Error('persistent volume claims need an API server');
   const namespace = pod.metadata.namespace;
   const subject = `PVC ${namespace}/${reference.name}`;
   let claim: PersistentVolumeClaim;

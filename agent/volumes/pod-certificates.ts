@@ -33,7 +33,7 @@ interface PodCertificatesOptions {
   readonly clock: Clock;
   readonly events: PodEventRecorder;
   readonly node: () => { readonly name: string; readonly uid: string };
-  /** 0 to 1. Spreads the requests of many pods. */
+  /** Returns a number from 0 to 1, which spreads the requests of many pods. */
   readonly random: () => number;
 }
 

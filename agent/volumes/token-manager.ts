@@ -53,7 +53,7 @@ export class TokenManager {
     const kept = this.#tokens.get(key);
     const now = this.#clock.now();
     if (kept !== undefined && now < renewAt(kept)) return kept;
-    if (this.#client === undefined) throw new Error('there is no API server to ask for a service-account token');
+    if (this.#client === undefined) throw new Error('service account tokens need an API server');
     try {
       const fresh = await this.#request(this.#client, pod, account, spec);
       this.#tokens.set(key, fresh);

@@ -25,7 +25,7 @@ interface ProgramRun {
 
 /** How a program exited, and what it wrote. */
 export interface ProgramExit {
-  /** `null` if a signal terminated the program. */
+  /** The exit code; `null` if a signal terminated the program. */
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly output: string;

@@ -12,7 +12,7 @@ export const SERVING_KEYS = 'orchlet.local/serving-keys';
 export const LISTENING_PORTS = 'orchlet.local/listening-ports';
 /** The public key with which a node receives WireGuard packets, as base64. Its agent writes it to the Node. */
 export const WIREGUARD_PUBLIC_KEY = 'orchlet.local/wireguard-public-key';
-/** `true` if the agent of a node creates local volumes. It writes this to the Node. */
+/** The annotation that is `true` if the agent of a node creates local volumes. The agent writes it to the Node. */
 export const LOCAL_VOLUMES = 'orchlet.local/local-volumes';
 /**
  * The annotation with the times since which a node has its addresses and its key (`CLAIM TIME`, separated by commas). The

@@ -194,7 +194,7 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
   await bucket.write(key, file);
   try {
     if ((await bucket.sha256(key, (await stat(file)).size)) !== hash.digest('hex'))
-      throw new CommandError(`the S3 server gives back something else than was written as ${key}`);
+      throw new CommandError(`the S3 server returns other content than was written as ${key}`);
   } catch (error) {
     // An unverified object must not count as one of the kept backups. The earlier failure is reported.
     await bucket.remove(key).catch(() => undefined);

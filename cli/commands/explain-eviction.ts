@@ -27,7 +27,7 @@ const flags = {
     type: 'string',
     default: '',
     group: 'Access',
-    help: 'Address of the agent, such as https://127.0.0.1:10250, to ask it without an API server.',
+    help: 'Address of the agent, such as https://127.0.0.1:10250, to call it without an API server.',
     check: (value) =>
       value === '' || /^https:\/\/[^/]+\/?$/.test(value) ? undefined : 'must be of the form https://HOST:PORT',
   }),
@@ -134,6 +134,6 @@ function formatReport(report: EvictionReport): string {
     )}`,
   );
   const [first] = report.ranking.filter((row) => row.message !== undefined);
-  if (first?.message !== undefined) lines.push(`\nIts status would say: ${first.message.trim()}\n`);
+  if (first?.message !== undefined) lines.push(`\nIts status would show: ${first.message.trim()}\n`);
   return lines.join('');
 }

@@ -25,7 +25,7 @@ export interface ClusterFacts {
   readonly server: string;
   /** The name of this host's node; the other nodes are those without it. */
   readonly ownName: string;
-  /** `undefined` if the credentials of this host do not allow to read them. */
+  /** The nodes; `undefined` if the credentials of this host may not read them. */
   readonly nodes: readonly ClusterNodeFacts[] | undefined;
   /** The service `kubernetes`. */
   readonly kubernetes: { readonly address: string; readonly port: number } | undefined;
@@ -208,7 +208,7 @@ async function checkNames(
         {
           name,
           verdict: 'warn',
-          text: `${nameServer} says ${answer.join(', ')} for ${quoteText(wanted)}, not ${kubernetes.address}`,
+          text: `${nameServer} returns ${answer.join(', ')} for ${quoteText(wanted)}, not ${kubernetes.address}`,
           remedy: 'another name server answers: --cluster-dns of the agent',
         },
       ];

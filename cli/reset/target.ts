@@ -15,7 +15,7 @@ export interface ResetTarget {
   /** The root directory of the agent. */
   readonly rootDirectory: string;
   readonly record: HostRecord;
-  /** False if no agent seems to have used the directory: only what certainly is its own is removed then. */
+  /** Whether an agent seems to have used the directory. If not, only files that certainly belong to an agent are removed. */
   readonly isKnown: boolean;
   /** The agent's name in container runtimes. */
   readonly instance: string;

@@ -33,7 +33,7 @@ export interface AdmissionAttributes {
   readonly user: UserInfo;
   /** The address from which the request comes, if it comes over a connection. */
   readonly remoteAddress?: string | undefined;
-  /** Set if a later plugin changed the object and the chain runs again for the plugins that must see the change. */
+  /** Whether the chain runs again, for the plugins that must see the change of a later plugin. */
   isReinvocation?: boolean;
   setObject(object: KubeObject): void;
   /**

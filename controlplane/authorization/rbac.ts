@@ -31,7 +31,7 @@ interface Grant {
   readonly namespace: string;
   readonly bindingName: string;
   readonly roleRef: RoleRef;
-  /** Equal for grants of the same rules. */
+  /** A key that all grants of the same rules share. */
   readonly roleKey: string;
   readonly subject: string;
 }

@@ -57,7 +57,7 @@ interface RuleOptions {
   readonly judge?: {
     /** Rules of a stored definition have no cost limit of their own, but count for the limit of the schema. */
     readonly isKnown: boolean;
-    /** Set if the schema is not structural, or one of its defaults is invalid. The rules are then not compiled. */
+    /** Whether the rules are not compiled, because the schema is not structural or one of its defaults is invalid. */
     readonly skipRules: boolean;
   };
 }

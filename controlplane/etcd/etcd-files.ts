@@ -90,7 +90,9 @@ export async function readEtcdClient(paths: EtcdPaths): Promise<GrpcTls | undefi
 
 /** The record of a member, which stays the same until its data are removed. */
 export interface MemberRecord {
-  /** Unique among all members that the cluster ever had: etcd refuses a name of a removed member that comes back. */
+  /**
+   * The name of the member. It is unique among all members that the cluster ever had: etcd refuses the name of a removed one.
+   */
   readonly name: string;
   /** The URL for other members, such as `https://10.0.0.1:2380`. */
   readonly peerUrl: string;

@@ -5,7 +5,7 @@ import type { EventRecorder, ObjectReference } from '../../api/client/event-repo
 /** What is wrong with a manifest, for its author. */
 export interface Fault {
   readonly path: string;
-  /** 0 if the fault is one of the whole file. */
+  /** The line of the fault; 0 if the fault is one of the whole file. */
   readonly line: number;
   readonly message: string;
 }

@@ -31,7 +31,7 @@ export interface InventoryEntry {
   readonly kind: string;
   readonly namespace: string;
   readonly name: string;
-  /** Empty until the object is known to exist. */
+  /** The UID; empty until the object is known to exist. */
   readonly uid: string;
   /** The object existed before the file named it, so that it outlives the file. */
   readonly isAdopted: boolean;

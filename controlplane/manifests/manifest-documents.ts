@@ -16,14 +16,14 @@ export interface ManifestDocument extends GroupVersion {
   /** Empty if the manifest names none. */
   readonly namespace: string;
   readonly object: KubeObject;
-  /** The number of the line with which the document begins. */
+  /** The line of the file at which the document begins. */
   readonly line: number;
   readonly text: string;
 }
 
 /** A part of a manifest that cannot be applied. */
 export interface ManifestFault {
-  /** 0 if the fault is one of the whole file. */
+  /** The line of the fault; 0 if the fault is one of the whole file. */
   readonly line: number;
   readonly message: string;
 }

@@ -139,7 +139,7 @@ export const auditFlags = {
     type: 'string',
     default: '',
     group: AUDIT,
-    help: 'Kubeconfig-format file of a server that takes audit events.',
+    help: 'Kubeconfig-format file of a server that accepts audit events.',
   }),
   auditWebhookMode: flag({
     name: 'audit-webhook-mode',

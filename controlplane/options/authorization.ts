@@ -12,7 +12,7 @@ export const authorizationFlags = {
     default: ['Node', 'RBAC'],
     choices: AUTHORIZATION_MODES,
     group: AUTHORIZATION,
-    help: 'Authorizers in the order in which they are asked.',
+    help: 'Authorizers in the order in which they are called.',
   }),
   authorizationConfig: flag({
     name: 'authorization-config',

@@ -227,7 +227,7 @@ export const storageFlags = {
     type: 'string',
     default: '',
     group: STORAGE,
-    help: 'File of the EncryptionConfiguration, which says how resources are encrypted at rest.',
+    help: 'File of the EncryptionConfiguration, which defines how resources are encrypted at rest.',
   }),
   encryptionProviderConfigAutomaticReload: flag({
     name: 'encryption-provider-config-automatic-reload',

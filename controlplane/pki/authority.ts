@@ -119,7 +119,9 @@ export function staleReason(
 interface EnsuredCertificate extends KeyAndCertificate {
   /** Why it was issued now. `undefined` if the certificate in the directory is good. */
   readonly issued: string | undefined;
-  /** False if the disk is full: the certificate is only in memory, and the next call issues another one. */
+  /**
+   * Whether the certificate is on the disk. If the disk is full, it is only in memory, and the next call issues another one.
+   */
   readonly isWritten: boolean;
 }
 

@@ -28,7 +28,7 @@ export interface StoredResource {
   /** The resource in its stored version. */
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
-  /** False for a custom resource. */
+  /** Whether the kind is built in, and not that of a custom resource. */
   readonly builtIn: boolean;
   readonly cache: WatchCache;
   readonly storage: Storage;

@@ -76,7 +76,7 @@ async function stopFirst(options: PromotionOptions, force: boolean): Promise<num
       throw refusal(
         `${of} does not stop (${why}). ${lossOf(follower.state, clock.now())} Make sure that it does not run, and repeat the command with --force`,
       );
-    logger.warn({ err: error, first: of }, 'The first control plane could not be asked to stop');
+    logger.warn({ err: error, first: of }, 'The request to stop the first control plane failed');
     return undefined;
   }
 }

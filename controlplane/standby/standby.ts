@@ -54,7 +54,7 @@ export interface Standby {
 /** The state of a standby, as `STANDBY_PATH` answers it. */
 export interface StandbyReport extends CopyState {
   readonly of: string;
-  /** The time since the copy was complete. 0 if it never was. */
+  /** The time since the copy was complete; 0 if it never was. */
   readonly lagSeconds: number;
   /** What would prevent a start after the promotion. */
   readonly warning: string | undefined;

@@ -122,7 +122,7 @@ export async function reportOf(
         if (isNotFound(error)) return undefined;
         if (clock.monotonic() + ASK_EVERY_MS < untilMs) await clock.sleep(ASK_EVERY_MS);
         else {
-          logger.warn({ err: error, other: url }, 'The other control plane does not say whether it is the first');
+          logger.warn({ err: error, other: url }, 'The other control plane does not report whether it is the first');
           return undefined;
         }
       }

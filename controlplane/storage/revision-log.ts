@@ -344,7 +344,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
     this.assertOpen();
     if (this.#fence !== undefined) throw new StorageError('unavailable', this.#fence);
     if (this.#health.failure !== undefined) {
-      throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#health.failure });
+      throw new StorageError('unusable', 'the storage failed and accepts no writes', { cause: this.#health.failure });
     }
   }
 }

@@ -19,9 +19,9 @@ type EntryField = (entry: CacheEntry, field: string) => string;
 
 /** A parsed selection. It is immutable and may be shared. */
 export interface Selection {
-  /** Empty for all namespaces. */
+  /** The namespace, or an empty text for all namespaces. */
   readonly namespace: string;
-  /** Empty for all names, or else the name of one object. */
+  /** The name of one object, or an empty text for all names. */
   readonly name: string;
   /** The same for equal selections. */
   readonly text: string;

@@ -62,7 +62,7 @@ export class StorageHealth {
     const { logger, onFailure } = this.#options;
     this.#failure = toError(cause);
     this.#probe?.cancel();
-    logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
+    logger.error({ err: this.#failure }, 'The storage failed and accepts no writes until the process restarts');
     // The code that closes the storage exits the process anyway.
     if (this.#isClosed) return;
     try {
@@ -90,7 +90,7 @@ export class StorageHealth {
     this.#isFull = false;
     if (!this.#isReportedFull) return;
     this.#isReportedFull = false;
-    this.#options.logger.info({}, 'There is room again: the storage takes writes');
+    this.#options.logger.info({}, 'There is room again: the storage accepts writes');
   }
 
   #armProbe(): void {

@@ -22,7 +22,7 @@ export type Operation =
   | (Timed & {
       readonly kind: 'write';
       readonly key: string;
-      /** Unique among all writes. `undefined` means a deletion. */
+      /** The value, which is unique among all writes; `undefined` for a deletion. */
       readonly value: string | undefined;
       /** The revision that the write expects. `undefined` means a creation. */
       readonly expected: number | undefined;

@@ -15,8 +15,8 @@ export interface CgroupResources {
 }
 
 /**
- * Never throws. A limit that cannot be set is logged once: pods then run without limits of their own, and containers keep
- * theirs.
+ * Manages the cgroups of pods. It never throws. A limit that cannot be set is logged once: pods then run without limits of
+ * their own, and containers keep theirs.
  */
 export interface CgroupManager {
   /** Returns the name of a cgroup in the form that the runtime takes. `parts` are the levels below `--cgroup-root`. */

@@ -11,7 +11,7 @@ import { parseUpstream } from './upstream.ts';
 export interface ForwardConfig {
   /** The servers of each domain, in lower case and without a dot at the end. */
   readonly stubDomains: ReadonlyMap<string, readonly string[]>;
-  /** Empty for the servers of the host. */
+  /** The servers for all other names; empty if those of the host are used. */
   readonly upstreams: readonly string[];
   /** What is invalid, as messages without a full stop. */
   readonly problems: readonly string[];

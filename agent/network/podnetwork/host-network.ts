@@ -24,7 +24,7 @@ const LONGEST_ERROR = 1000;
 
 /** Whether, and by what, this host can create links of a kind. */
 export interface LinkSupport {
-  /** Why it cannot, with a remedy in parentheses; empty if it can. */
+  /** The reason why the host cannot create such links, with a remedy in parentheses; empty if it can. */
   readonly problem: string;
   /** The program that is used in place of the kernel, as a sentence; empty if the kernel does it. */
   readonly substitute: string;

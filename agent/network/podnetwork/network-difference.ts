@@ -32,7 +32,7 @@ export interface ObservedLink {
   readonly isUp: boolean;
   /** The addresses with their prefix lengths, without link-local ones. */
   readonly addresses: readonly string[];
-  /** `undefined` if it is not a VXLAN link. */
+  /** The settings of a VXLAN link; `undefined` for a link of another kind. */
   readonly vxlan: Omit<VxlanLink, 'kind' | 'name' | 'mtu'> | undefined;
 }
 

@@ -34,7 +34,7 @@ export class NodeRules {
   /** The nftables script in effect that protects the port of the tunnel; empty without one, `undefined` if it is not known. */
   #guarded: string | undefined;
   #hasWarned = false;
-  /** False once the iptables tools were not found; then nftables masquerades. */
+  /** Whether iptables masquerades. nftables does once the tools of iptables were not found. */
   #withIptables = true;
   /** The nftables script in effect in place of the iptables rules; empty without one. */
   #nat = '';

@@ -11,7 +11,7 @@ import type { PortChange } from './service-table.ts';
 /** The rule writer for hosts without nftables. A failed transaction is repeated with all chains. */
 export class IptablesWriter implements RuleWriter {
   readonly mode = 'iptables';
-  /** Each transaction reads whole tables. */
+  /** The minimum time between two transactions, each of which reads whole tables. */
   readonly leastIntervalMs = 1000;
   readonly #filter: PacketFilter;
   readonly #clock: Clock;

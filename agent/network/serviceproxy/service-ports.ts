@@ -32,7 +32,7 @@ export interface ServicePort {
   readonly protocol: Protocol;
   readonly clusterIp: string;
   readonly port: number;
-  /** 0 if there is none. */
+  /** The node port; 0 if the port has none. */
   readonly nodePort: number;
   readonly externalIps: readonly string[];
   readonly loadBalancerIps: readonly string[];

@@ -8,7 +8,7 @@ import type { Slice } from '../../../api/machinery/time-slice.ts';
 /** A name whose desired value is not the one that was written. */
 export interface Difference {
   readonly name: string;
-  /** `undefined` if it does not exist. */
+  /** The former value; `undefined` if there was none. */
   readonly before: string | undefined;
   readonly after: string | undefined;
 }

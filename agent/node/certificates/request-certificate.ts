@@ -114,9 +114,9 @@ export async function requestCertificate(
 function certificatesFor(key: KeyObject, answer: string): string {
   const blocks = readPem(answer).filter(({ label }) => label === 'CERTIFICATE');
   const [leaf] = blocks;
-  if (leaf === undefined) throw new Error('the signer gave no certificate');
+  if (leaf === undefined) throw new Error('the signer issued no certificate');
   if (!new X509Certificate(leaf.text).checkPrivateKey(key))
-    throw new Error('the signer gave a certificate for another key');
+    throw new Error('the signer issued a certificate for another key');
   return blocks.map(({ text }) => `${text}\n`).join('');
 }
 

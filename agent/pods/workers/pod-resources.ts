@@ -13,7 +13,7 @@ type List = Readonly<Record<string, string | undefined>>;
 
 /** The resizable resources of a pod. */
 export interface PodResources {
-  /** Absent if the pod states none as a whole. */
+  /** The resources of the pod as a whole; absent if it states none. */
   readonly pod: Resources | undefined;
   readonly containers: ReadonlyMap<string, Resources>;
 }

@@ -74,7 +74,7 @@ interface Worker {
   dirty: boolean;
   running: Promise<void> | undefined;
   timer: Timer | undefined;
-  /** The next sync does not begin before. */
+  /** The earliest time of the next sync. */
   settlesAtMs: number;
   abort: AbortController;
   /** Delays retries of the steps that terminate the pod and clean up after it. */

@@ -155,8 +155,7 @@ export class CredentialProviders {
     const name = pod.spec.serviceAccountName ?? '';
     // Static pods have none.
     if (name === '') return attributes.requiresServiceAccount ? undefined : ANYBODY;
-    if (this.#options.client === undefined)
-      throw new Error('there is no API server to ask for the service account of the pod');
+    if (this.#options.client === undefined) throw new Error('credentials of a service account need an API server');
     const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
     const has = account.metadata.annotations ?? {};
     // The required annotations select the plugin. Without them the plugin does not apply to the pod.

@@ -106,7 +106,7 @@ function namesOf(image: ImageInfo): readonly string[] {
 export class ImageGc {
   readonly #options: ImageGcOptions;
   #records = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();
-  /** Collections must not overlap. The eviction manager starts them too. */
+  /** Serializes collections, which the eviction manager starts too. */
   readonly #collections = new SerialQueue();
   readonly #startedAtMs: number;
 

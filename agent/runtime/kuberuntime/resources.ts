@@ -97,7 +97,10 @@ export interface ResourceFacts {
   /** The value of `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
-  /** Set on a host that limits the swap of containers separately (cgroup v2). Absent: swap counts as their memory. */
+  /**
+   * The swap of a host that limits that of containers separately (cgroup v2). If it is absent, swap counts as memory of the
+   * containers.
+   */
   readonly swap?: { readonly behavior: string; readonly capacityBytes: number } | undefined;
   /** The OOM killer ends all processes of a container together (cgroup v2). */
   readonly oomGroup?: boolean;

@@ -37,7 +37,7 @@ const USER = 'kubelet';
 /** Owns the allocated ranges. Two pods never have an id in common. */
 export class UserNamespaces {
   readonly #options: UserNamespacesOptions;
-  /** Allocations must not overlap: each must see the ids that the one before it took. */
+  /** Serializes allocations: each must see the ids that the one before it took. */
   readonly #allocations = new SerialQueue();
 
   constructor(options: UserNamespacesOptions) {

@@ -263,7 +263,7 @@ export class CsiVolumes {
     signal: AbortSignal,
   ): Promise<Readonly<Record<string, string>>> {
     const { client, clock, drivers, reportedInUse, onInUseChange } = this.#options;
-    if (client === undefined) throw new Error('there is no API server to ask whether the volume is attached');
+    if (client === undefined) throw new Error('volumes that must be attached need an API server');
     const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
     const known = this.#attachments.get(unique);
     if (known !== undefined) return known;

@@ -52,7 +52,7 @@ interface Registered extends CsiDriver {
 }
 
 interface CsiDriversOptions {
-  /** Undefined without an API server. */
+  /** The CSINode of this node; `undefined` without an API server. */
   readonly node: CsiNode | undefined;
   readonly logger: Logger;
   /** Returns the observer of calls to the driver of this name. */
@@ -101,7 +101,7 @@ export class CsiDrivers implements PluginHandler {
     let onNode: DriverOnNode;
     try {
       const info = await client.call('nodeGetInfo', {}, { timeoutMs: CSI_TIMEOUT_MS, signal });
-      if (info.nodeId === '') throw new Error('the driver gave no id of this node');
+      if (info.nodeId === '') throw new Error('the driver returned no id of this node');
       if (Buffer.byteLength(info.nodeId) > LONGEST_NODE_ID)
         throw new Error(`the driver's id of this node has more than ${LONGEST_NODE_ID} bytes`);
       const topology = info.accessibleTopology?.segments ?? {};

@@ -25,7 +25,7 @@ const VALUE_UNITS = 30;
 
 interface Selector {
   readonly program: Program;
-  /** The results are kept, because devices do not change and are evaluated for many pods. */
+  /** The kept results by device. Devices do not change and are evaluated for many pods. */
   readonly results: WeakMap<Device, boolean>;
 }
 

@@ -7,7 +7,7 @@ import type { Filter } from '../request.ts';
 import { isLongRunning } from '../long-running.ts';
 import { MASTERS_GROUP } from '../../../api/meta/system-users.ts';
 
-/** 0 means no limit. */
+/** The maximum numbers of requests in flight. 0 means no limit. */
 export interface InFlightOptions {
   readonly maxReading: number;
   readonly maxMutating: number;

@@ -135,7 +135,7 @@ class Client implements EtcdClient {
     for (const { key, createRevision, modRevision } of page) {
       const isNext = before === undefined ? Buffer.compare(key, from) >= 0 : Buffer.compare(key, before) > 0;
       if (!isNext || Buffer.compare(key, rangeEnd) >= 0)
-        throw new EtcdError(`${this.endpoint} returned keys that were not asked for, or in another order`);
+        throw new EtcdError(`${this.endpoint} returned keys that were not requested, or in another order`);
       const isRevision = createRevision >= 1 && createRevision <= modRevision && modRevision <= revision;
       if (!isRevision || revision > LARGEST_REVISION)
         throw new EtcdError(`${this.endpoint} returned ${printable(key.toString())} with impossible revisions`);

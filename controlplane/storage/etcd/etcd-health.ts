@@ -1,4 +1,4 @@
-/** Reports whether etcd answers and takes writes. The health checks of the API server read it through the storage. */
+/** Reports whether etcd responds and accepts writes. The health checks of the API server read it through the storage. */
 import { StorageError } from '../storage.ts';
 import { ALARM_NOSPACE } from './etcd-interface.ts';
 import type { EtcdServers } from './etcd-servers.ts';
@@ -44,7 +44,7 @@ export class EtcdHealth {
     if (alarms.some(({ alarm }) => alarm === ALARM_NOSPACE))
       throw new StorageError(
         'full',
-        'etcd has no space and takes no writes: compact and defragment it, and disarm its alarm',
+        'etcd has no space and accepts no writes: compact and defragment it, and disarm its alarm',
       );
   }
 }

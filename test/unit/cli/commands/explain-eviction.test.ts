@@ -103,7 +103,7 @@ describe('orchlet agent explain-eviction', () => {
     assert.match(stdout, /^First the node would remove unused images\.$/m);
     assert.match(stdout, /^default\/greedy +first +0 +300Mi +100Mi +it uses more than it requests$/m);
     assert.match(stdout, /^kube-system\/core +spared +2000000000 /m);
-    assert.match(stdout, /\nIts status would say: The node was low on resource: memory\.\n$/);
+    assert.match(stdout, /\nIts status would show: The node was low on resource: memory\.\n$/);
     assert.deepEqual(asked, ['/eviction/explain']);
   });
 

@@ -91,7 +91,7 @@ describe('the link that fails is named with a remedy', () => {
       /br_netfilter/,
     ],
     ['a name server that is silent', { answer: { failed: 'no answer' } }, 'names', /no answer/, /kube-dns/],
-    ['a name server of others', { answer: ['192.0.2.1'] }, 'names', /says 192\.0\.2\.1/, /--cluster-dns/],
+    ['a name server of others', { answer: ['192.0.2.1'] }, 'names', /returns 192\.0\.2\.1/, /--cluster-dns/],
   ];
   for (const [what, of, name, text, remedy] of rows)
     it(what, async () => {

@@ -352,7 +352,7 @@ describe('the health of the storage', { timeout: 10_000 }, () => {
     assert.ok(storage.compactedRevision() > 2, 'history makes room');
     backend.probe = () => Promise.resolve();
     await clock.advance(10_000);
-    assert.equal(lines.at(-1), 'There is room again: the storage takes writes');
+    assert.equal(lines.at(-1), 'There is room again: the storage accepts writes');
   });
 
   it('fails for readiness while the write-ahead log cannot be moved into the file', async () => {

@@ -280,9 +280,9 @@ describe('a certificate signing request', () => {
 
   it('takes no certificate for another key, and no key, from the signer', async () => {
     const { answer } = await ask([signed('', (await generateKey('ecdsa')).publicKey)]);
-    assert.equal(answer, 'the signer gave a certificate for another key');
+    assert.equal(answer, 'the signer issued a certificate for another key');
     const none = { certificate: Buffer.from(privateKeyPem(authority.privateKey)).toString('base64') };
-    assert.equal((await ask([none])).answer, 'the signer gave no certificate');
+    assert.equal((await ask([none])).answer, 'the signer issued no certificate');
     const both = (await ask([signed(privateKeyPem(authority.privateKey))])).answer;
     assert.match(both, /^-----BEGIN CERTIFICATE-----/);
     assert.doesNotMatch(both, /PRIVATE KEY/);

@@ -83,7 +83,7 @@ describe('the pages of an etcd', () => {
       withEtcd(answer, (url) =>
         assert.rejects(keysOf(url), {
           name: 'EtcdError',
-          message: /keys that were not asked for|impossible revisions/,
+          message: /keys that were not requested|impossible revisions/,
         }),
       ));
   }
