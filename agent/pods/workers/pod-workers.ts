@@ -1,8 +1,8 @@
 /**
- * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and a failed
- * step is retried. A pod goes syncing → terminating → terminated → finished and never back. A static pod waits until an older
- * static pod with its name has finished. `run` gets the steps themselves (`PodSyncer`), so that the parts which the steps need
- * can read the state of workers and wake them.
+ * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and
+ * a failed step is retried. A pod goes syncing → terminating → terminated → finished and never back. A static pod
+ * waits until an older static pod with its name has finished. `run` gets the steps themselves (`PodSyncer`), so
+ * that the parts which the steps need can read the state of workers and wake them.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
