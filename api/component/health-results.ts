@@ -9,7 +9,7 @@ import { registerStart } from './process-metrics.ts';
 export class HealthResults {
   #registry = new MetricsRegistry();
 
-  /** The page shows when the process started until the first reset. */
+  /** Starts with the time of the process, which the page shows until the first reset. */
   constructor() {
     registerStart(this.#registry, performance.timeOrigin);
   }

@@ -82,5 +82,8 @@ function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, n
   throw refusal;
 }
 
-/** Reviews are answered and not stored. A custom resource may have the same name in another group. */
+/**
+ * Whether the resource is a local review, which is answered and not stored. A custom resource may have the same name in another
+ * group.
+ */
 const isReview = ({ resource }: AdmissionAttributes): boolean => isResource(resource, localSubjectAccessReviews);

@@ -50,7 +50,7 @@ function memberOf<Value extends JsonValue>(
   throw new Error(`json: cannot unmarshal ${jsonKind(value)} into Go struct field ${path} of type ${type}`);
 }
 
-/** Reviews in v1 must say what they are and which request they answer. Those in v1beta1 need not. */
+/** Throws if a review in v1 does not have its kind, or not the UID of its request. Reviews in v1beta1 need neither. */
 function checkIdentity(
   review: JsonObject,
   response: JsonObject | undefined,

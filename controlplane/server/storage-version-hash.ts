@@ -10,7 +10,7 @@ import { WRITTEN_VERSIONS } from '../storage/written-versions.ts';
 /** The resources of each version of a group, the preferred version first. */
 type Versions = ReadonlyMap<string, readonly ResourceInfo[]>;
 
-/** `versions` are those of the group of the resource. */
+/** Returns the hash of the stored version of a kind. `versions` are those of the group of the resource. */
 export function storageVersionHash(versions: Versions, row: ResourceInfo): string {
   const hash = createHash('sha256').update(`${storageVersion(versions, row)}/${row.kind}`);
   return hash.digest().subarray(0, 8).toString('base64');

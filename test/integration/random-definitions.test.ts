@@ -168,7 +168,7 @@ function watch(path: string, accept: string): Promise<{ text(): string; close():
   });
 }
 
-/** kube-apiserver answers 500 to an apply whose fields are not those of the schema. */
+/** Whether kube-apiserver answers 500 as well, as it does to an apply whose fields are not those of the schema. */
 const isKnown = (text: string): boolean => text.includes('failed to create typed patch object');
 
 const seed = Number(process.env['ORCHLET_TEST_SEED'] ?? Math.floor(Math.random() * 2 ** 31));

@@ -52,7 +52,7 @@ for (const [on, skip, cidr] of [
       void cluster.run(['delete', 'pod', name, '--wait=true', '--timeout=60s'], { timeoutMs: 70_000 });
     const onNode = (list: 'capacity' | 'allocatable'): string =>
       get('nodes', `{.items[0].status.${list}.${DEVICE.replaceAll('.', '\\.')}}`);
-    /** The agent may still be starting. */
+    /** Registers the plugin once the agent accepts it, because the agent may still be starting. */
     const register = (to: FakeDevicePlugin): Promise<true> =>
       until('the registration', async () => {
         await to.register(DEVICE);

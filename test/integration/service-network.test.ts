@@ -41,7 +41,7 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
   });
 
   const inPod = (command: string): string => cluster.run(['exec', pod, '--', 'sh', '-c', command]);
-  /** The rules are updated shortly after a change. */
+  /** Repeats a command in a pod until its output is as expected, because the rules are updated shortly after a change. */
   const soonInPod = (what: string, command: string, expected: RegExp): Promise<string> =>
     until(
       what,

@@ -223,7 +223,7 @@ function scenarios(mode: ProxyMode): void {
   };
   const dropped = (from: string, address: string, port: number): Promise<string> =>
     place(from).ask(address, port, { timeoutMs: DROPPED_MS });
-  /** The distinct answers to many connections. */
+  /** Returns the distinct answers to many connections. */
   const answers = async (from: string, address: string, port: number): Promise<string[]> => {
     const all = await Promise.all(Array.from({ length: 24 }, () => place(from).ask(address, port)));
     return [...new Set(all)].toSorted();

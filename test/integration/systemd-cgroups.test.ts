@@ -41,7 +41,7 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     const [controller, name] = v1.split('/');
     return `/sys/fs/cgroup/${isV2 ? `${path}/${v2}` : `${controller}/${path}/${name}`}`;
   };
-  /** systemd responds to a request before it is applied. */
+  /** Waits until a file of the cgroup has the text, because systemd responds to a request before it is applied. */
   const reads = (path: string, expected: string): Promise<true> =>
     until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).output === expected ? true : undefined));
 

@@ -18,7 +18,7 @@ export interface DiskUsage {
 export interface Filesystem {
   readonly capacityBytes: number;
   readonly availableBytes: number;
-  /** Does not include the blocks that are reserved for root, which are not available either. */
+  /** The used blocks, without those that are reserved for root, which are not available either. */
   readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;

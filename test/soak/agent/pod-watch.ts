@@ -41,7 +41,7 @@ function seen(type: WatchFrame['type'], pod: PodObject): SeenPod {
   };
 }
 
-/** Watches until the signal is aborted. After a watch that ends with an error, it begins at a new list. */
+/** Watches the pods until the signal is aborted. After a watch that ends with an error, it begins at a new list. */
 export async function follow(api: Api, history: PodHistory, signal: AbortSignal): Promise<void> {
   let revision = '';
   while (!signal.aborted) {

@@ -30,7 +30,7 @@ const EVEN = new Map([
 const zonesOf = (groups: readonly EndpointGroup[]): (string | undefined)[] =>
   groups.flatMap(({ endpoints }) => endpoints.map(({ hints }) => hints?.forZones?.[0]?.name));
 
-it('zones share by the CPUs of their ready nodes, without control planes, if each node says both', () => {
+it('zones share by the CPUs of their ready nodes, without control planes, if each node has a zone and CPUs', () => {
   const control = node('c', 'c', '4', { 'node-role.kubernetes.io/control-plane': '' });
   assert.deepEqual(
     zoneShares([node('a', 'a', '3'), node('b', 'b', '1'), control]),
