@@ -39,21 +39,33 @@ export class SpdyConnection {
   readonly #deflate: Deflate = createDeflate({ dictionary: DICTIONARY });
   readonly #streams = new Map<number, SpdyStream>();
   readonly #onStream: ((stream: SpdyStream) => void) | undefined;
+  readonly #onHeld: ((bytes: number) => void) | undefined;
   readonly closed: Promise<void>;
   readonly #headers = new SerialQueue();
   #ended = false;
   #answerBytes = 0;
   #heldBytes = 0;
+  /** The size of received chunks that are not yet read. */
+  #waitingBytes = 0;
   #hasRoom: (() => void) | undefined;
   #draining: Promise<void> | undefined;
   #nextId = 1;
   /** Streams that this side opened and the peer has not accepted yet. */
   readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
 
-  /** Creates a connection. It is a server with `onStream`, and a client without it. */
-  constructor(transport: Duplex, head: Buffer, onStream?: (stream: SpdyStream) => void) {
+  /**
+   * Creates a connection. It is a server with `onStream`, and a client without it. `onHeld` gets the size of what was received
+   * and not read, when it changes.
+   */
+  constructor(
+    transport: Duplex,
+    head: Buffer,
+    onStream?: (stream: SpdyStream) => void,
+    onHeld?: (bytes: number) => void,
+  ) {
     this.#transport = transport;
     this.#onStream = onStream;
+    this.#onHeld = onHeld;
     // Errors of either codec end the connection in `#run`.
     this.#inflate.on('error', () => this.close());
     this.#deflate.on('error', () => this.close());
@@ -86,7 +98,6 @@ export class SpdyConnection {
    */
   #takeAll(): Promise<void> {
     const transport = this.#transport;
-    let waitingBytes = 0;
     let work: Promise<void> = Promise.resolve();
     return new Promise((resolve, reject) => {
       const done = (): void => {
@@ -94,12 +105,12 @@ export class SpdyConnection {
       };
       transport.on('data', (chunk: Buffer) => {
         if (this.#ended) return;
-        waitingBytes += chunk.length;
-        if (waitingBytes > MAX_WAITING_BYTES) transport.pause();
+        this.#wait(chunk.length);
+        if (this.#waitingBytes > MAX_WAITING_BYTES) transport.pause();
         work = work.then(async () => {
           await this.#take(chunk);
-          waitingBytes -= chunk.length;
-          if (transport.isPaused() && waitingBytes <= MAX_WAITING_BYTES / 2) transport.resume();
+          this.#wait(-chunk.length);
+          if (transport.isPaused() && this.#waitingBytes <= MAX_WAITING_BYTES / 2) transport.resume();
         });
         work.catch(reject);
       });
@@ -107,6 +118,11 @@ export class SpdyConnection {
       transport.once('close', done);
       transport.once('error', done);
     });
+  }
+
+  #wait(bytes: number): void {
+    this.#waitingBytes += bytes;
+    this.#onHeld?.(this.#heldBytes + this.#waitingBytes);
   }
 
   async #take(chunk: Buffer): Promise<void> {
@@ -157,6 +173,7 @@ export class SpdyConnection {
   /** Called by streams when the number of bytes that they hold changes. */
   held(bytes: number): void {
     this.#heldBytes += bytes;
+    this.#onHeld?.(this.#heldBytes + this.#waitingBytes);
     if (this.#heldBytes <= MAX_HELD_BYTES) this.#hasRoom?.();
   }
 

@@ -34,6 +34,8 @@ export interface PodPorts {
   readonly dial: (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
   /** Counts a pair of streams. Returns the function that ends this; `undefined` if there are too many. `evict` must end it. */
   readonly hold: (evict: () => void) => (() => void) | undefined;
+  /** Called when the size of what waits for ports changes. */
+  readonly onHeld: (bytes: number) => void;
   /** Returns the message that the client gets for a failed connection. */
   readonly describe: (port: number, error: unknown) => string;
 }
@@ -48,7 +50,7 @@ interface Waiting {
 export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: PodPorts): Promise<void> {
   const waiting = new Map<string, Waiting>();
   const gone = new AbortController();
-  const connection = new SpdyConnection(transport, head, (stream) => {
+  const onStream = (stream: SpdyStream): void => {
     const type = stream.headers['streamtype'] ?? '';
     const request =
       stream.headers['requestid'] ?? `${stream.headers['port'] ?? ''}/${type === 'error' ? stream.id : stream.id - 2}`;
@@ -63,7 +65,8 @@ export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: Po
       // The client sees every failure as the end of its connection.
       forwardPair({ data, error }, ports, gone.signal).catch(() => transport.destroy());
     }
-  });
+  };
+  const connection = new SpdyConnection(transport, head, onStream, ports.onHeld);
   await connection.closed;
   gone.abort(new Error('the client is gone'));
 }
@@ -145,11 +148,14 @@ function drained(stream: Duplex): Promise<void> {
  * Forwards ports over a WebSocket with channels. Channel 2n has the data of the n-th port, and channel 2n+1 its errors. Each
  * begins with the port in two bytes.
  */
-export function forwardOverChannels(socket: WebSocket, ports: readonly number[], { dial, describe }: PodPorts): void {
+export function forwardOverChannels(socket: WebSocket, ports: readonly number[], podPorts: PodPorts): void {
+  const { dial, describe, onHeld } = podPorts;
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
   const hold = (): void => {
-    const isFull = inputs.reduce((sum, input) => sum + input.waitingBytes, 0) > MAX_WAITING_BYTES;
+    const waitingBytes = inputs.reduce((sum, input) => sum + input.waitingBytes, 0);
+    onHeld(waitingBytes);
+    const isFull = waitingBytes > MAX_WAITING_BYTES;
     if (isFull && !socket.isPaused) socket.pause();
     else if (!isFull && socket.isPaused) socket.resume();
   };

@@ -49,11 +49,13 @@ export interface UpgradeRequest {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
   readonly head: Buffer;
+  /** Called when the size of what the connection has received, and nobody has read, changes. */
+  readonly onHeld?: (bytes: number) => void;
 }
 
 /** Responds to the upgrade and waits for the streams. Throws if the client does not open them in time. */
 export async function acceptSpdyCommand(
-  { request, socket, head }: UpgradeRequest,
+  { request, socket, head, onHeld }: UpgradeRequest,
   wanted: WantedStreams,
   clock: Clock,
 ): Promise<RemoteCommand> {
@@ -64,7 +66,7 @@ export async function acceptSpdyCommand(
   const found = new Map<string, SpdyStream>();
   const expected = expectedStreams(wanted, protocol);
   const complete = Promise.withResolvers<void>();
-  const connection = new SpdyConnection(socket, head, (stream) => {
+  const onStream = (stream: SpdyStream): void => {
     const type = stream.headers['streamtype'] ?? '';
     if (!STREAM_TYPES.has(type) || found.has(type)) {
       // Without a reader, the data of the stream would stay in memory.
@@ -73,7 +75,8 @@ export async function acceptSpdyCommand(
     }
     found.set(type, stream);
     if (expected.every((name) => found.has(name))) complete.resolve();
-  });
+  };
+  const connection = new SpdyConnection(socket, head, onStream, onHeld);
   const gone = new AbortController();
   const onClosed = (): void => {
     gone.abort(new Error('the client is gone'));

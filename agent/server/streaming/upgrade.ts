@@ -12,6 +12,7 @@ import type { PodHost, RequestedContainer } from '../pod-host.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import { ForwardedConnections } from './forwarded-connections.ts';
+import { HeldMemory } from './held-memory.ts';
 import {
   forwardOverChannels,
   forwardOverSpdy,
@@ -37,6 +38,7 @@ interface UpgradeOptions {
 /** The options with the state of all upgraded connections. */
 interface Upgrades extends UpgradeOptions {
   readonly forwarded: ForwardedConnections;
+  readonly memory: HeldMemory;
 }
 
 interface Target extends RequestedContainer {
@@ -66,10 +68,15 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
 }
 
 const MAX_MESSAGE_BYTES = 4 << 20;
+/** The maximum size of what all streaming connections hold. Each may hold five megabytes, and a client can open hundreds. */
+const MAX_HELD_BYTES = 128 << 20;
 
 /** A request to upgrade its connection, with the stream that it asks for. */
 interface Upgrade extends UpgradeRequest {
   readonly target: Target;
+  readonly onHeld: (bytes: number) => void;
+  /** Called with the size of the message of a WebSocket whose end has not come. */
+  readonly onPartial: (bytes: number) => void;
 }
 
 /**
@@ -78,8 +85,13 @@ interface Upgrade extends UpgradeRequest {
  */
 export function createUpgrades(
   given: UpgradeOptions,
+  maxHeldBytes = MAX_HELD_BYTES,
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
-  const options = { ...given, forwarded: new ForwardedConnections(connectionsWithin(FORWARDED)) };
+  const options: Upgrades = {
+    ...given,
+    forwarded: new ForwardedConnections(connectionsWithin(FORWARDED)),
+    memory: new HeldMemory(maxHeldBytes),
+  };
   const sockets = new WebSocketServer({
     noServer: true,
     autoPong: false,
@@ -90,7 +102,9 @@ export function createUpgrades(
   return async (request, socket, head, target) => {
     watchIdle(socket, options.idleTimeoutMs);
     socket.on('error', () => socket.destroy());
-    const upgrade = { request, socket, head, target };
+    const memory = options.memory.open(target.namespace, () => socket.destroy());
+    socket.once('close', memory.close);
+    const upgrade = { request, socket, head, target, onHeld: memory.part(), onPartial: memory.part() };
     const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
     const offered = (request.headers['sec-websocket-protocol'] ?? '').split(/, */);
     const isKnown = (protocol: string): boolean => KNOWN_PROTOCOLS.has(protocol) || protocol === TUNNEL_PROTOCOL;
@@ -119,11 +133,14 @@ function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
     );
 }
 
-function openWebSocket(server: WebSocketServer, { request, socket, head }: Upgrade): Promise<WebSocket> {
+function openWebSocket(server: WebSocketServer, { request, socket, head, onPartial }: Upgrade): Promise<WebSocket> {
   return new Promise((resolve, reject) => {
     socket.once('close', () => reject(new Error('the client is gone')));
     server.handleUpgrade(request, socket, head, (opened) => {
       answerPings(opened);
+      let bytes = 0;
+      socket.on('data', (chunk: Buffer) => onPartial((bytes += chunk.length)));
+      opened.on('message', () => onPartial((bytes = 0)));
       resolve(opened);
     });
   });
@@ -166,7 +183,7 @@ async function serveCommand(
   const command: RemoteCommand =
     sockets === undefined
       ? await acceptSpdyCommand(upgrade, wanted, clock)
-      : acceptWebSocketCommand(await openWebSocket(sockets, upgrade), wanted);
+      : acceptWebSocketCommand(await openWebSocket(sockets, upgrade), wanted, upgrade.onHeld);
   const io: StreamIo = {
     ...(command.stdin === undefined ? {} : { stdin: command.stdin }),
     ...(command.stdout === undefined ? {} : { stdout: command.stdout }),
@@ -198,10 +215,11 @@ async function serveCommand(
  */
 const FORWARDED = { atMost: 1000, share: 0.2 };
 
-async function forwardTarget({ host, clock, forwarded }: Upgrades, target: Target): Promise<PodPorts> {
+async function forwardTarget({ host, clock, forwarded }: Upgrades, { target, onHeld }: Upgrade): Promise<PodPorts> {
   const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
   return {
     clock,
+    onHeld,
     hold: (evict) => forwarded.hold(target.namespace, evict),
     dial: (port, signal) => forwarded.dial(target.namespace, signal, (either) => host.portForward(id, port, either)),
     describe: (port, error) =>
@@ -210,7 +228,7 @@ async function forwardTarget({ host, clock, forwarded }: Upgrades, target: Targe
 }
 
 async function serveTunnel(options: Upgrades, upgrade: Upgrade, tunnels: WebSocketServer): Promise<void> {
-  const forwarding = await forwardTarget(options, upgrade.target);
+  const forwarding = await forwardTarget(options, upgrade);
   const stream = createWebSocketStream(await openWebSocket(tunnels, upgrade));
   stream.on('error', () => stream.destroy());
   await forwardOverSpdy(stream, Buffer.alloc(0), forwarding);
@@ -219,7 +237,7 @@ async function serveTunnel(options: Upgrades, upgrade: Upgrade, tunnels: WebSock
 async function serveForward(options: Upgrades, upgrade: Upgrade, sockets: WebSocketServer | undefined): Promise<void> {
   const { request, socket, head, target } = upgrade;
   const ports = sockets === undefined ? [] : channelPorts(target.query);
-  const forwarding = await forwardTarget(options, target);
+  const forwarding = await forwardTarget(options, upgrade);
   if (sockets !== undefined) {
     forwardOverChannels(await openWebSocket(sockets, upgrade), ports, forwarding);
     return;

@@ -35,12 +35,14 @@ const MAX_WAITING_BYTES = 1 << 16;
  */
 class CommandInput extends Readable {
   readonly #socket: WebSocket;
+  readonly #onHeld: (bytes: number) => void;
   readonly #gathered = new GatheredBytes();
   #isClosed = false;
 
-  constructor(socket: WebSocket) {
+  constructor(socket: WebSocket, onHeld: (bytes: number) => void) {
     super({ highWaterMark: MAX_WAITING_BYTES });
     this.#socket = socket;
+    this.#onHeld = onHeld;
   }
 
   /** Takes a message of the client. What comes after the end is dropped. */
@@ -67,6 +69,7 @@ class CommandInput extends Readable {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#gathered.take();
+    this.#onHeld(0);
     if (this.#socket.isPaused) this.#socket.resume();
     done(error);
   }
@@ -75,19 +78,28 @@ class CommandInput extends Readable {
     if (this.destroyed || this.readableEnded) return;
     if (this.readableLength === 0 && this.#gathered.size > 0) this.push(this.#gathered.take());
     if (this.#isClosed && this.#gathered.size === 0) this.push(null);
-    const isFull = this.readableLength + this.#gathered.size > MAX_WAITING_BYTES;
+    const waitingBytes = this.readableLength + this.#gathered.size;
+    this.#onHeld(waitingBytes);
+    const isFull = waitingBytes > MAX_WAITING_BYTES;
     if (isFull && !this.#socket.isPaused) this.#socket.pause();
     else if (!isFull && this.#socket.isPaused) this.#socket.resume();
   }
 }
 
-/** Returns the streams of an accepted WebSocket. Data that waits for a slow command is bounded. */
-export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams): RemoteCommand {
+/**
+ * Returns the streams of an accepted WebSocket. Data that waits for a slow command is bounded; `onHeld` gets its size when it
+ * changes.
+ */
+export function acceptWebSocketCommand(
+  socket: WebSocket,
+  wanted: WantedStreams,
+  onHeld: (bytes: number) => void,
+): RemoteCommand {
   const protocol = socket.protocol;
   const isBase64 = protocol.includes('base64');
   const gone = new AbortController();
   const sizes = new SizeQueue();
-  const stdin = wanted.stdin ? new CommandInput(socket) : undefined;
+  const stdin = wanted.stdin ? new CommandInput(socket, onHeld) : undefined;
   // A command that exits closes the streams that it no longer reads.
   stdin?.on('error', () => undefined);
   const send = (channel: number, payload: Buffer, done: (error?: Error | null) => void): void => {

@@ -14,7 +14,13 @@ import { until } from '../../../../until.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 function portsOf(more: Pick<PodPorts, 'dial'> & Partial<PodPorts>): PodPorts {
-  return { clock: new FakeClock(), hold: () => () => undefined, describe: () => 'failed', ...more };
+  return {
+    clock: new FakeClock(),
+    hold: () => () => undefined,
+    onHeld: () => undefined,
+    describe: () => 'failed',
+    ...more,
+  };
 }
 
 it('a client that sends to ports which do not answer is held back after a megabyte', () => {

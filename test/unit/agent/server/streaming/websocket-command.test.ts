@@ -13,7 +13,13 @@ async function open(t: TestContext, protocol: string, wanted: Partial<WantedStre
   await new Promise((resolve) => server.once('listening', resolve));
   const accepted = new Promise<RemoteCommand>((resolve) =>
     server.once('connection', (socket) =>
-      resolve(acceptWebSocketCommand(socket, { stdin: false, stdout: false, stderr: false, tty: false, ...wanted })),
+      resolve(
+        acceptWebSocketCommand(
+          socket,
+          { stdin: false, stdout: false, stderr: false, tty: false, ...wanted },
+          () => undefined,
+        ),
+      ),
     ),
   );
   const client = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, protocol);
@@ -59,7 +65,7 @@ describe('a command over WebSocket', () => {
       resume: () => void (socket.isPaused = false),
     });
     const wanted = { stdin: true, stdout: false, stderr: false, tty: false };
-    const { stdin } = acceptWebSocketCommand(socket as unknown as WebSocket, wanted);
+    const { stdin } = acceptWebSocketCommand(socket as unknown as WebSocket, wanted, () => undefined);
     let sent = 0;
     for (; !socket.isPaused; sent += 1) socket.emit('message', Buffer.from([0, sent & 255]), true);
     assert.equal(sent, 65_537);
