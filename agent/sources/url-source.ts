@@ -4,7 +4,7 @@
  * flag only.
  */
 import type { IncomingMessage } from 'node:http';
-import { createDialer, redirectTarget } from '../../api/http/dialer.ts';
+import { createDialer, type Dialer, redirectTarget } from '../../api/http/dialer.ts';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -26,12 +26,14 @@ interface UrlSourceOptions {
   readonly logger: Logger;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
+  /** Tests pass another one. */
+  readonly dialer?: Pick<Dialer, 'request'>;
 }
 
 const REQUEST_TIMEOUT_MS = 10_000;
 const MAX_BYTES = 10 * 1024 * 1024;
 const MAX_REDIRECTS = 10;
-const dialer = createDialer();
+const ownDialer = createDialer();
 
 /** Creates the source of `--manifest-url`. `checkMs` is the interval in milliseconds. */
 export function createUrlSource(options: UrlSourceOptions): PodSource {
@@ -88,7 +90,7 @@ async function ask(
 
 /** Returns the response after all redirects, or a redirect that must not be followed. */
 async function followed(
-  { url: configured, headers }: UrlSourceOptions,
+  { url: configured, headers, dialer = ownDialer }: UrlSourceOptions,
   etag: string | undefined,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
@@ -97,6 +99,7 @@ async function followed(
   for (let redirects = 0; ; redirects++) {
     const isConfigured = url.origin === origin;
     const response = await get(url, {
+      dialer,
       purpose: isConfigured ? 'configured' : 'manifest-redirect',
       headers: { ...(isConfigured ? headers : {}), ...(etag === undefined ? {} : { 'If-None-Match': etag }) },
       signal,
@@ -114,7 +117,11 @@ async function followed(
 
 function get(
   url: URL,
-  options: {
+  {
+    dialer,
+    ...options
+  }: {
+    readonly dialer: Pick<Dialer, 'request'>;
     readonly purpose: 'configured' | 'manifest-redirect';
     readonly headers: Readonly<Record<string, string>>;
     readonly signal: AbortSignal;

@@ -15,6 +15,7 @@ import { lineOf } from '../../../../api/codec/field-lines.ts';
 import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
 import { createSubmittedPods } from '../../../../agent/sources/submitted-source.ts';
 import { createUrlSource } from '../../../../agent/sources/url-source.ts';
+import { createDialer, type Dialer } from '../../../../api/http/dialer.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { FieldError } from '../../../../api/meta/field-error.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -394,6 +395,35 @@ describe('redirects of a manifest URL', () => {
     while (failures.length === 0) await clock.advance(1000);
     assert.match(failures[0] ?? '', /address not allowed/);
     assert.equal(state.other, 0);
+  });
+
+  it('to another host carry neither the headers nor the password of the URL', async (t) => {
+    const { run, until, clock } = await setUp(t);
+    const asked: (readonly [purpose: string, host: string, token: string, password: string])[] = [];
+    const server = createServer(({ url }, response) => {
+      if (url === '/pods') response.end(manifest('moved'));
+      else
+        response.writeHead(302, { location: url === '/' ? 'http://other.example/x' : 'http://one.example/pods' }).end();
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    t.after(() => server.close().closeAllConnections());
+    const { port } = server.address() as AddressInfo;
+    const real = createDialer();
+    const dialer: Pick<Dialer, 'request'> = {
+      request: (options, onResponse) => {
+        const headers = options.headers as Readonly<Record<string, string>>;
+        asked.push([options.purpose, options.host, headers['X-Token'] ?? '', String(options.auth ?? '')]);
+        return real.request({ ...options, purpose: 'configured', host: '127.0.0.1', port }, onResponse);
+      },
+    };
+    const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, yaml, reader, dialer };
+    run(createUrlSource({ ...common, url: 'http://user:word@one.example/', logger: silentLogger }));
+    await until(['moved-n a']);
+    assert.deepEqual(asked.slice(0, 3), [
+      ['configured', 'one.example', 'secret', 'user:word'],
+      ['manifest-redirect', 'other.example', '', ''],
+      ['configured', 'one.example', 'secret', ''],
+    ]);
   });
 });
 
