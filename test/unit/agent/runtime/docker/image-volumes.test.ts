@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { it } from 'node:test';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
@@ -40,4 +43,18 @@ it('an image whose labels are those of a container of a pod makes no such contai
   assert.equal(labels[LABEL_INSTANCE], '');
   // The volumes that the image declares are removed with the container.
   for (const options of removals) assert.deepEqual(options, { force: true, v: true });
+});
+
+it('a sub-path that is a link of the image out of its files is refused, whatever spelling leads there', async () => {
+  const directory = temporaryFolder();
+  // The files of an image that was extracted before.
+  const files = join(directory, 'image-volumes', createHash('sha256').update('sha256:1').digest('hex'));
+  await mkdir(join(files, 'inner'), { recursive: true });
+  const links = { absolute: '/etc', relative: '../../..', beside: `${files}-other`, inside: 'inner' };
+  await mkdir(`${files}-other`);
+  for (const [name, target] of Object.entries(links)) await symlink(target, join(files, name));
+  const volumes = new ImageVolumes({} as DockerClient, { emptiedLabels: async () => ({}) }, directory);
+  for (const imageSubPath of ['absolute', 'relative', 'beside', 'inner/../absolute', 'absolute/passwd'])
+    await assert.rejects(volumes.bind({ ...mount, imageSubPath }), /leads out of the image/, imageSubPath);
+  assert.equal((await volumes.bind({ ...mount, imageSubPath: 'inside' })).hostPath, join(files, 'inner'));
 });
