@@ -5,12 +5,19 @@
  */
 import { chmod, chown } from 'node:fs/promises';
 import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';
+import { WaitingNames } from '../files/waiting-names.ts';
 
 interface OwnershipOptions {
   readonly gid: number;
   readonly readonly: boolean;
   /** `OnRootMismatch` skips the tree if its root has the right owner and mode. */
   readonly policy: 'Always' | 'OnRootMismatch';
+  /** The maximum size of the names of directories that wait, which tests lower. */
+  readonly maxNamesBytes?: number;
+}
+
+interface Walk extends OwnershipOptions {
+  readonly names: WaitingNames;
 }
 
 /** The maximum depth of folders. One descriptor stays open for each level. Paths of this depth exceed the kernel's limit. */
@@ -18,6 +25,7 @@ const MAX_LEVELS = 2048;
 
 /**
  * Sets the group and the modes of a volume's tree. With `OnRootMismatch`, a tree whose root has both already is not walked.
+ * Rejects with `TooManyDirectoriesError` for more directories than can be remembered.
  */
 export async function setVolumeOwnership(root: string, options: OwnershipOptions): Promise<void> {
   await inDirectory(root, async (directory) => {
@@ -26,7 +34,7 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
       const wanted = modeFor('directory', options);
       if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
     }
-    await give(directory, options, 0);
+    await give(directory, { ...options, names: new WaitingNames(options.maxNamesBytes) }, 0);
   });
 }
 
@@ -35,7 +43,7 @@ export async function openToAll(directory: Directory): Promise<void> {
   if (((await directory.stat()).mode & 0o777) !== 0o777) await directory.chmod(0o777);
 }
 
-async function give(directory: Directory, options: OwnershipOptions, level: number): Promise<void> {
+async function give(directory: Directory, options: Walk, level: number): Promise<void> {
   if (level > MAX_LEVELS) throw new Error(`the directories of the volume are nested more than ${MAX_LEVELS} deep`);
   const { mode, uid } = await directory.stat();
   await directory.chown(uid, options.gid);
@@ -43,13 +51,18 @@ async function give(directory: Directory, options: OwnershipOptions, level: numb
   // A volume may have millions of files. Only the names of directories wait, because a directory stays open while it is read.
   const inner: string[] = [];
   for await (const entry of directory.scan())
-    if (entry.isDirectory()) inner.push(entry.name);
-    else await giveEntry(directory, entry.name, options, level);
-  for (const name of inner) await giveEntry(directory, name, options, level);
+    if (entry.isDirectory()) {
+      options.names.add(entry.name);
+      inner.push(entry.name);
+    } else await giveEntry(directory, entry.name, options, level);
+  for (const name of inner) {
+    options.names.remove(name);
+    await giveEntry(directory, name, options, level);
+  }
 }
 
 /** Ignores an entry that a container removes meanwhile. */
-async function giveEntry(directory: Directory, name: string, options: OwnershipOptions, level: number): Promise<void> {
+async function giveEntry(directory: Directory, name: string, options: Walk, level: number): Promise<void> {
   const entry = await directory.pin(name).catch(ifMissing);
   if (entry === undefined) return;
   let inner: Directory | undefined;

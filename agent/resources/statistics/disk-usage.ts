@@ -1,12 +1,14 @@
 /**
  * Measures the disk usage of a directory like `du`: it counts blocks, counts a file with several links once, and does
  * not enter other file systems. If the directory is itself a mount point (tmpfs), the file system's own counters
- * replace the walk.
+ * replace the walk. They also replace it if a container has created so many directories that their names do not fit into
+ * memory: a pod that cannot be measured counts for more than it uses, rather than for less.
  */
 import type { Stats } from 'node:fs';
 import { lstat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Directory } from '../../files/beneath.ts';
+import { TooManyDirectoriesError, WaitingNames } from '../../files/waiting-names.ts';
 
 /** The blocks and inodes that a tree uses. */
 export interface DiskUsage {
@@ -49,24 +51,35 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
 /** A usage that grows while it is measured. */
 export type GrowingUsage = { -readonly [Key in keyof DiskUsage]: DiskUsage[Key] };
 
+/** The bounds of a walk's memory, which tests lower. */
+interface WalkBounds {
+  /** The maximum size of the names of directories that wait. */
+  readonly maxNamesBytes?: number;
+  /** The number of files with several links that are remembered. */
+  readonly maxLinked?: number;
+}
+
 /**
  * Measures the files below a path. The usage of a path that does not exist is zero. What is found is added to `soFar` at once.
  */
-export async function diskUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
+export async function diskUsage(path: string, soFar?: GrowingUsage, bounds: WalkBounds = {}): Promise<DiskUsage> {
   try {
     const [own, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);
-    if (own.isDirectory() && own.dev !== parent.dev) {
-      const space = await statfs(path);
-      const usage = { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
-      add(soFar, usage);
-      return usage;
-    }
-    const { usedBytes, inodesUsed } = await walk(path, own.dev, soFar);
-    return { usedBytes, inodesUsed };
-  } catch {
+    if (own.isDirectory() && own.dev !== parent.dev) return await wholeFilesystem(path, soFar);
+    const { usedBytes, inodesUsed } = await walk(path, own.dev, soFar, bounds);
+    return { usedBytes: Math.round(usedBytes), inodesUsed: Math.round(inodesUsed) };
+  } catch (error) {
+    if (error instanceof TooManyDirectoriesError) return wholeFilesystem(path, soFar).catch(() => NOTHING);
     // The directory was removed.
     return NOTHING;
   }
+}
+
+async function wholeFilesystem(path: string, soFar: GrowingUsage | undefined): Promise<DiskUsage> {
+  const space = await statfs(path);
+  const usage = { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
+  add(soFar, usage);
+  return usage;
 }
 
 /** Returns the usage of the files of a directory, without the directory and those in it. */
@@ -78,7 +91,7 @@ export async function filesUsage(path: string, soFar?: GrowingUsage): Promise<Di
     const tally = new Tally((await directory.stat()).dev, soFar);
     await tally.scan(directory);
     const { usedBytes, inodesUsed } = tally;
-    return { usedBytes, inodesUsed };
+    return { usedBytes: Math.round(usedBytes), inodesUsed: Math.round(inodesUsed) };
   } finally {
     await directory.close();
   }
@@ -106,8 +119,14 @@ interface Level {
  * each directory only the names of its subdirectories are in memory. Deep down, the walk returns by `..`. If a container has
  * moved the directory meanwhile, the walk continues in the deepest directory that is open.
  */
-async function walk(root: string, device: number, soFar: GrowingUsage | undefined): Promise<DiskUsage> {
-  const tally = new Tally(device, soFar);
+async function walk(
+  root: string,
+  device: number,
+  soFar: GrowingUsage | undefined,
+  { maxNamesBytes, maxLinked }: WalkBounds,
+): Promise<DiskUsage> {
+  const tally = new Tally(device, soFar, maxLinked);
+  const names = new WaitingNames(maxNamesBytes);
   const top = await lstat(root);
   if (!top.isDirectory()) {
     tally.add(top);
@@ -121,7 +140,10 @@ async function walk(root: string, device: number, soFar: GrowingUsage | undefine
       if (found.dev !== device) return;
       tally.add(found);
       // A directory that cannot be read counts itself. What is below it is unknown.
-      const pending = await tally.scan(directory).catch((): string[] => []);
+      const pending = await tally.scan(directory, names).catch((error: unknown): string[] => {
+        if (error instanceof TooManyDirectoriesError) throw error;
+        return [];
+      });
       levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
       isKept = true;
     } finally {
@@ -134,6 +156,7 @@ async function walk(root: string, device: number, soFar: GrowingUsage | undefine
       const name = level.pending.pop();
       if (name === undefined) await leave(levels);
       else {
+        names.remove(name);
         // A directory that was removed or replaced meanwhile is not measured.
         const inner = await level.directory.enter(name).catch(() => undefined);
         if (inner !== undefined) await enter(inner);
@@ -165,37 +188,48 @@ async function leave(levels: Level[]): Promise<void> {
   }
 }
 
+/** The number of files with several links that are remembered. A number takes about thirty bytes. */
+const MAX_LINKED = 1 << 20;
+
 class Tally implements DiskUsage {
   usedBytes = 0;
   inodesUsed = 0;
   readonly #device: number;
   readonly #soFar: GrowingUsage | undefined;
   readonly #linked = new Set<number>();
+  readonly #maxLinked: number;
 
-  constructor(device: number, soFar: GrowingUsage | undefined) {
+  constructor(device: number, soFar: GrowingUsage | undefined, maxLinked = MAX_LINKED) {
     this.#device = device;
     this.#soFar = soFar;
+    this.#maxLinked = maxLinked;
   }
 
   add(entry: Stats): void {
+    // Each link of a file that is not remembered counts for its share.
+    let share = 1;
     if (entry.nlink > 1 && !entry.isDirectory()) {
       if (this.#linked.has(entry.ino)) return;
-      this.#linked.add(entry.ino);
+      if (this.#linked.size < this.#maxLinked) this.#linked.add(entry.ino);
+      else share = 1 / entry.nlink;
     }
-    const usage = { usedBytes: entry.blocks * 512, inodesUsed: 1 };
+    const usage = { usedBytes: entry.blocks * 512 * share, inodesUsed: share };
     add(this, usage);
     add(this.#soFar, usage);
   }
 
-  /** Counts all entries except directories, and returns the names of the directories. */
-  async scan(directory: Directory): Promise<string[]> {
+  /** Counts all entries except directories, and returns the names of the directories, which wait in `names`. */
+  async scan(directory: Directory, names?: WaitingNames): Promise<string[]> {
     const directories: string[] = [];
     for await (const { name } of directory.scan()) {
       // A file that was removed meanwhile is not measured.
       const entry = await directory.lstat(name).catch(() => undefined);
       if (entry === undefined || entry.dev !== this.#device) continue;
-      if (entry.isDirectory()) directories.push(name);
-      else this.add(entry);
+      if (!entry.isDirectory()) this.add(entry);
+      else if (names !== undefined) {
+        names.add(name);
+        directories.push(name);
+      }
     }
     return directories;
   }

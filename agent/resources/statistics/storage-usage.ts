@@ -250,8 +250,8 @@ function withAtLeast(whole: PodStorage | undefined, soFar: DiskUsage): PodStorag
     containers,
     volumes,
     ephemeral: {
-      usedBytes: Math.max(ephemeral.usedBytes, soFar.usedBytes),
-      inodesUsed: Math.max(ephemeral.inodesUsed, soFar.inodesUsed),
+      usedBytes: Math.max(ephemeral.usedBytes, Math.round(soFar.usedBytes)),
+      inodesUsed: Math.max(ephemeral.inodesUsed, Math.round(soFar.inodesUsed)),
     },
   };
 }

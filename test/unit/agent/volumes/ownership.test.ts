@@ -4,6 +4,7 @@ import { chmod, lstat, mkdir, rename, rm, stat, symlink, writeFile } from 'node:
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { Directory } from '../../../../agent/files/beneath.ts';
+import { TooManyDirectoriesError } from '../../../../agent/files/waiting-names.ts';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
@@ -34,6 +35,16 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
     t.mock.method(Directory.prototype, 'names', () => assert.fail('all names are read at once'));
     await setVolumeOwnership(volume, GROUP);
     for (const name of ['a', 'b']) assert.equal((await stat(join(volume, name))).gid, 4321);
+  });
+
+  it('fails for more directories than fit into memory, all levels together', async () => {
+    const volume = temporaryFolder();
+    for (const outer of ['a', 'b', 'c'])
+      for (let i = 0; i < 20; i += 1) await mkdir(join(volume, outer, `${i}${'d'.repeat(100)}`), { recursive: true });
+    await setVolumeOwnership(volume, { ...GROUP, maxNamesBytes: 25 * 140 });
+    assert.equal((await stat(join(volume, 'c', `0${'d'.repeat(100)}`))).gid, 4321);
+    const failed = setVolumeOwnership(volume, { ...GROUP, maxNamesBytes: 15 * 140 });
+    await assert.rejects(failed, TooManyDirectoriesError);
   });
 
   it('holds one descriptor open for each level', async () => {

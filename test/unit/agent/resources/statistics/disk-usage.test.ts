@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { link, mkdir, statfs, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
@@ -49,4 +49,37 @@ it('the files of a directory are measured without it and the directories in it',
   await writeFile(join(root, 'inner/file'), Buffer.alloc(4_096, 1));
   assert.deepEqual(await filesUsage(root), { usedBytes: 4_096, inodesUsed: 2 });
   assert.deepEqual(await filesUsage(join(root, 'missing')), { usedBytes: 0, inodesUsed: 0 });
+});
+
+it('a tree of more directories than fit into memory counts as all that its file system uses', async (t) => {
+  const root = temporaryFolder();
+  t.after(() => removeTree(root));
+  for (let i = 0; i < 100; i += 1) await mkdir(join(root, `${i}${'d'.repeat(200)}`));
+  const soFar = { usedBytes: 0, inodesUsed: 0 };
+  const { inodesUsed } = await diskUsage(root, soFar, { maxNamesBytes: 100 * 250 });
+  assert.equal(inodesUsed, 101);
+  const { usedBytes } = await diskUsage(root, soFar, { maxNamesBytes: 50 * 250 });
+  const { blocks, bfree, bsize } = await statfs(root);
+  assert.ok(usedBytes > 0.5 * (blocks - bfree) * bsize, `${usedBytes} bytes`);
+  assert.ok(soFar.usedBytes >= usedBytes);
+});
+
+it('the directories of all levels count together, and those that are measured count no more', async (t) => {
+  const root = temporaryFolder();
+  t.after(() => removeTree(root));
+  for (const outer of ['a', 'b', 'c', 'd'])
+    for (let i = 0; i < 20; i += 1) await mkdir(join(root, outer, `${i}${'d'.repeat(100)}`), { recursive: true });
+  assert.equal((await diskUsage(root, undefined, { maxNamesBytes: 25 * 140 })).inodesUsed, 85);
+});
+
+it('files with several links count once, also if they are too many to be remembered', async (t) => {
+  const root = temporaryFolder();
+  t.after(() => removeTree(root));
+  for (let i = 0; i < 20; i += 1) {
+    await writeFile(join(root, `${i}`), Buffer.alloc(4096, 1));
+    for (const name of ['second', 'third']) await link(join(root, `${i}`), join(root, `${i}-${name}`));
+  }
+  const remembered = await diskUsage(root);
+  assert.equal(remembered.inodesUsed, 21);
+  assert.deepEqual(await diskUsage(root, undefined, { maxLinked: 5 }), remembered);
 });
