@@ -1,6 +1,6 @@
 /**
- * Remembers namespaces that were deleted through this server a short time ago. The informer may still show them, so that
- * admission reads these from the registry.
+ * Remembers namespaces that were deleted through this server a short time ago. Admission reads these namespaces from the
+ * registry, because the informer may still show them.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 

@@ -25,7 +25,7 @@ for (const [on, skip, cidr] of [
   ['docker', skipWithoutDocker, '10.106.0.0/17'],
   ['containerd', skipWithoutContainerd, '10.106.128.0/17'],
 ] as const) {
-  describe(`resources of one's own, on ${on}`, { skip: skip === false ? tooFew : skip, timeout: 280_000 }, () => {
+  describe(`exclusive resources of containers on ${on}`, { skip: skip === false ? tooFew : skip, timeout: 280_000 }, () => {
     let cluster: RunningCluster;
     let plugin: FakeDevicePlugin | undefined;
 

@@ -5,7 +5,7 @@
 import type { Duplex } from 'node:stream';
 import { SharedSlots } from '../../../api/machinery/shared-slots.ts';
 
-/** The pairs of streams for each connection that may be forwarded, those of which one is missing included. */
+/** The maximum number of pairs of streams for each forwarded connection. A pair of which one stream is missing counts, too. */
 const PAIRS_PER_CONNECTION = 2;
 
 /** Owns the forwarded connections of all clients. Beyond the limit, the namespace with most of them loses its newest. */

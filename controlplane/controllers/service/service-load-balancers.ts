@@ -1,7 +1,7 @@
 /**
  * Gives services of type LoadBalancer the addresses of the nodes, whose service proxies answer there: no daemon is needed.
  * Serves services without a class and those of `LOAD_BALANCER_CLASS`; others belong to other controllers. A port of the nodes
- * belongs to one service, the first that asked for it.
+ * belongs to one service, the first that requested it.
  *
  * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
  * what it gave itself, also after the controller is disabled or the service has another class.

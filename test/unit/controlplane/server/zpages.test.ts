@@ -53,7 +53,7 @@ describe('/statusz and /flagz of the API server', () => {
       assert.equal((await fake.request('GET', '/flagz', { accept })).status, 406, accept);
   });
 
-  it('refuse in YAML what accepts YAML, and indented what accepts nothing', async () => {
+  it('send the refusal in YAML to clients that accept YAML, and indented to clients that accept neither', async () => {
     const body = async (accept: string, path = '/flagz'): Promise<string> =>
       (await fake.request('GET', path, { accept })).text;
     assert.match(await body('application/yaml'), /^apiVersion: v1\ncode: 406\n/);
