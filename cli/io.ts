@@ -23,14 +23,14 @@ export interface CommandIo {
   hideArguments(title: string): void;
 }
 
-const LARGEST_INPUT_BYTES = 64 * 1024;
+const MAX_INPUT_BYTES = 64 * 1024;
 
 async function readInput(): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > LARGEST_INPUT_BYTES) throw new PlainError('the standard input has more than 64 KiB');
+    if (bytes > MAX_INPUT_BYTES) throw new PlainError('the standard input has more than 64 KiB');
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString();

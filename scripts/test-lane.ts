@@ -25,7 +25,7 @@ export const usesGivenRuntime = (): boolean => Object.values(RUNTIMES).some(isGi
 const ROUTER = `orclane${process.pid}`;
 
 /** A file that takes longer ends its run. Its tests have their own, shorter limits, but their processes may not end. */
-const LONGEST_RUN_MS = 1_800_000;
+const MAX_RUN_MS = 1_800_000;
 
 interface Job {
   readonly file: string;
@@ -171,7 +171,7 @@ async function runJobs(): Promise<void> {
   let last: Promise<void> = Promise.resolve();
   const run = async ({ file, coverage }: Job): Promise<void> => {
     let output = '';
-    const signal = AbortSignal.any([disconnected.signal, AbortSignal.timeout(LONGEST_RUN_MS)]);
+    const signal = AbortSignal.any([disconnected.signal, AbortSignal.timeout(MAX_RUN_MS)]);
     const before = processorMs();
     const { code, results } = await runTests([file], {
       ...{ env: {}, concurrency: 1, coverage, signal },

@@ -8,13 +8,13 @@ import { systemClock } from '../api/machinery/clock.ts';
 export class Ended extends Error {}
 
 /** Many checks start a program such as kubectl: a long wait must not use the processor that it waits for. */
-const LONGEST_PAUSE_MS = 400;
+const MAX_PAUSE_MS = 400;
 const PAUSE_OF_ELAPSED = 0.1;
 const PAUSE_AT_FIRST_MS = 100;
 
 function nextPause(pauseMs: number, elapsedMs: number): number {
   const longest = Math.max(PAUSE_AT_FIRST_MS, elapsedMs * PAUSE_OF_ELAPSED);
-  return Math.min(pauseMs * 2, longest, LONGEST_PAUSE_MS);
+  return Math.min(pauseMs * 2, longest, MAX_PAUSE_MS);
 }
 
 /**

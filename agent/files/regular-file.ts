@@ -32,16 +32,16 @@ async function readWithOwner(
 }
 
 /** The maximum size of a file that the agent itself has written. Such files are much smaller. */
-const LONGEST_OWN_BYTES = 16 << 20;
+const MAX_OWN_BYTES = 16 << 20;
 
 /** Resolves to the text of a small file that the agent itself has written. Rejects like `readRegularFile`. */
 export async function readOwnFile(path: string): Promise<string> {
-  return (await readRegularFile(path, LONGEST_OWN_BYTES)).toString('utf8');
+  return (await readRegularFile(path, MAX_OWN_BYTES)).toString('utf8');
 }
 
 /** Resolves to the text of such a file and to the user id of its owner. Rejects like `readRegularFile`. */
 export async function readOwnedFile(path: string): Promise<{ readonly text: string; readonly uid: number }> {
-  const { content, uid } = await readWithOwner(path, LONGEST_OWN_BYTES);
+  const { content, uid } = await readWithOwner(path, MAX_OWN_BYTES);
   return { text: content.toString('utf8'), uid };
 }
 

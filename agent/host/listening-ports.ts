@@ -16,7 +16,7 @@ const TABLES = [
  * The maximum number of bytes that are read of a table. The kernel lists listeners of TCP before connections, of which there
  * may be millions.
  */
-const LONGEST_BYTES = 512 * 1024;
+const MAX_BYTES = 512 * 1024;
 const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
 /** The maximum number of ports that are reported. Hosts have far fewer. */
 const MAX_PORTS = 256;
@@ -46,7 +46,7 @@ export function portsIn(table: string, state: string): readonly number[] {
 }
 
 /**
- * Resolves to the first `LONGEST_BYTES` of a file, or to an empty text if it does not exist: a host without IPv6 has no tables
+ * Resolves to the first `MAX_BYTES` of a file, or to an empty text if it does not exist: a host without IPv6 has no tables
  * of it.
  */
 async function beginning(path: string): Promise<string> {
@@ -54,7 +54,7 @@ async function beginning(path: string): Promise<string> {
     const file = await open(path);
     try {
       const parts: Buffer[] = [];
-      for (let size = 0; size < LONGEST_BYTES;) {
+      for (let size = 0; size < MAX_BYTES;) {
         const { bytesRead, buffer } = await file.read(Buffer.alloc(64 * 1024), 0, 64 * 1024, null);
         if (bytesRead === 0) break;
         parts.push(buffer.subarray(0, bytesRead));

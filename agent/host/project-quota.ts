@@ -23,7 +23,7 @@ export interface FolderLimits {
 
 const execute = promisify(execFile);
 const TIMEOUT_MS = 10_000;
-const LONGEST_OUTPUT_BYTES = 16 << 20;
+const MAX_OUTPUT_BYTES = 16 << 20;
 /** The smallest project number of the agent. Administrators and other programs choose smaller ones. */
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
@@ -110,7 +110,7 @@ async function isInstalled(tool: string): Promise<boolean> {
 
 async function run(tool: string, args: readonly string[]): Promise<string> {
   try {
-    return (await execute(tool, args, { timeout: TIMEOUT_MS, maxBuffer: LONGEST_OUTPUT_BYTES })).stdout;
+    return (await execute(tool, args, { timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES })).stdout;
   } catch (error) {
     const { stderr = '' } = error as { stderr?: string };
     throw new Error(`${tool}: ${stderr.trim().split('\n').join('; ').slice(0, 500) || (error as Error).message}`, {

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from './run-with-input.ts';
 
 const execute = promisify(execFile);
-const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
+const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 
 /**
  * The operations on tables of the host. They reject with what `nft` writes to standard error, and with ENOENT without the tool.
@@ -55,12 +55,12 @@ export function hostNftables(prefix: readonly string[] = []): Nftables {
     async hasTable(table, type = 'inet') {
       // For a list of the tables, nft 1.0 reads all of their rules and sets, which takes a second with thousands of services.
       const args = [...before, 'list', 'chains', type];
-      const { stdout } = await execute(command, args, { maxBuffer: LONGEST_OUTPUT_BYTES });
+      const { stdout } = await execute(command, args, { maxBuffer: MAX_OUTPUT_BYTES });
       return stdout.includes(`table ${type} ${table} {\n`);
     },
     async expiringElements(table, type) {
       const args = [...before, '-j', 'list', 'sets', type];
-      const { stdout } = await execute(command, args, { maxBuffer: LONGEST_OUTPUT_BYTES });
+      const { stdout } = await execute(command, args, { maxBuffer: MAX_OUTPUT_BYTES });
       return expiringElements(JSON.parse(stdout), table);
     },
     async remove(table, type = 'inet') {

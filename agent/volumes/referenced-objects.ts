@@ -26,7 +26,7 @@ interface Watched {
 }
 
 const RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 30_000;
+const MAX_RETRY_MS = 30_000;
 
 /** Owns one watch for each object that a registered pod refers to. */
 export class WatchedObjects implements ReferencedObjects {
@@ -121,7 +121,7 @@ export class WatchedObjects implements ReferencedObjects {
   async #follow(watched: Watched): Promise<void> {
     const { resource, namespace, name, stop } = watched;
     const fieldSelector = `metadata.name=${name}`;
-    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
+    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
     while (!stop.signal.aborted) {
       try {
         const list = await this.#client.list(resource, { namespace, fieldSelector, signal: stop.signal });

@@ -5,7 +5,7 @@ import { VolumeError, VolumeLimitExceeded } from '../runtime/container-volumes.t
 
 /** The delays after the first and later failures, which grow. */
 const RETRY_MS = 500;
-const LONGEST_RETRY_MS = 122_000;
+const MAX_RETRY_MS = 122_000;
 /** The delay before a claim that is not bound yet is read again. */
 const READ_AGAIN_MS = 2_000;
 
@@ -74,7 +74,7 @@ export function unmounted(
       retryAfterMs:
         unprocessed.length === failures.size
           ? READ_AGAIN_MS
-          : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
+          : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: MAX_RETRY_MS }),
     },
   );
 }

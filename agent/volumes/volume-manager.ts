@@ -77,7 +77,7 @@ interface PodVolumes {
 }
 
 /** The largest file from which environment variables are read. */
-const LONGEST_TEXT_BYTES = 1_048_576;
+const MAX_TEXT_BYTES = 1_048_576;
 
 /**
  * Creates the volume manager. Its `refreshPods` updates the content of volumes of these pods at once, because an object that
@@ -291,7 +291,7 @@ class HostVolumes implements VolumeManager {
     const volume = this.#pods.get(pod.metadata.uid)?.ready.get(volumeName);
     if (volume === undefined || volume.path === '')
       throw new VolumeError(`cannot find the volume "${volumeName}" referenced by FileKeyRef`);
-    return { path: join(volume.path, path), text: await readInside(volume.path, path, LONGEST_TEXT_BYTES) };
+    return { path: join(volume.path, path), text: await readInside(volume.path, path, MAX_TEXT_BYTES) };
   }
 
   async unmount(pod: Pod, _signal: AbortSignal): Promise<void> {

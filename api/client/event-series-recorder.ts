@@ -11,7 +11,7 @@ import { eventsV1 } from './resources.ts';
 
 const SERIES_ENDS_AFTER_MS = 360_000;
 /** The API's limit for `note`. */
-const LONGEST_NOTE_BYTES = 1024;
+const MAX_NOTE_BYTES = 1024;
 
 interface Series {
   readonly name: string;
@@ -85,9 +85,9 @@ export class EventSeriesRecorder implements EventRecorder {
 }
 
 function shorten(message: string): string {
-  if (Buffer.byteLength(message) <= LONGEST_NOTE_BYTES) return message;
+  if (Buffer.byteLength(message) <= MAX_NOTE_BYTES) return message;
   return `${Buffer.from(message)
-    .subarray(0, LONGEST_NOTE_BYTES - 6)
+    .subarray(0, MAX_NOTE_BYTES - 6)
     .toString('utf8')
     .replace(/�+$/, '')}…`;
 }

@@ -43,7 +43,7 @@ interface ExecPluginOptions {
 
 const GROUP = 'client.authentication.k8s.io';
 const VERSIONS = [`${GROUP}/v1`, `${GROUP}/v1beta1`];
-const LARGEST_OUTPUT_BYTES = 1 << 20;
+const MAX_OUTPUT_BYTES = 1 << 20;
 /** How long a plugin may run if no user can answer it. Requests wait for it. client-go has no such limit. */
 const TIMEOUT_MS = 120_000;
 
@@ -161,7 +161,7 @@ async function run(options: ExecPluginOptions, info: string, interactive: boolea
     ...{ command, what, clock, args: config.args ?? [], errors: 'inherit' },
     env: { ...env, ...added, KUBERNETES_EXEC_INFO: info },
     input: interactive ? 'inherit' : 'ignore',
-    largestOutputBytes: LARGEST_OUTPUT_BYTES,
+    largestOutputBytes: MAX_OUTPUT_BYTES,
     ...(interactive ? {} : { timeoutMs: TIMEOUT_MS }),
   }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;

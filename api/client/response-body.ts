@@ -4,12 +4,12 @@ import { isStatusError } from '../meta/status-error.ts';
 import { GatheredBytes } from '../machinery/gathered-bytes.ts';
 
 /** The maximum length of a line. A longer one is not a response of the API. */
-const LARGEST_LINE_BYTES = 512 << 20;
+const MAX_LINE_BYTES = 512 << 20;
 const LINE_END = 10;
 const FRAME_HEADER_BYTES = 4;
 
 /** Reads a body to its end. Rejects, and closes the body, as soon as it has more than `largestBytes`. */
-export async function readAll(body: Readable, largestBytes = LARGEST_LINE_BYTES): Promise<Buffer> {
+export async function readAll(body: Readable, largestBytes = MAX_LINE_BYTES): Promise<Buffer> {
   const gathered = new GatheredBytes();
   for await (const chunk of body) {
     gathered.push(chunk as Buffer);
@@ -30,7 +30,7 @@ interface LinesOptions {
  */
 export async function* linesOf(
   body: Readable,
-  { largestBytes = LARGEST_LINE_BYTES, takesRest = false }: LinesOptions = {},
+  { largestBytes = MAX_LINE_BYTES, takesRest = false }: LinesOptions = {},
 ): AsyncIterable<string> {
   const line = new GatheredBytes();
   for await (const part of body) {
@@ -58,7 +58,7 @@ export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
     let bytes = gathered.take();
     for (wanted = FRAME_HEADER_BYTES; bytes.length >= wanted; wanted = FRAME_HEADER_BYTES) {
       const size = bytes.readUInt32BE(0);
-      if (size > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+      if (size > MAX_LINE_BYTES) throw new Error('a watch event is too large');
       wanted += size;
       if (bytes.length < wanted) break;
       yield bytes.subarray(FRAME_HEADER_BYTES, wanted);

@@ -49,11 +49,11 @@ function parseStatus(text: string): Status | undefined {
 }
 
 /** API servers ask for half a minute at most. A proxy, or a webhook through an API server, may ask for days. */
-const LONGEST_WAIT_MS = 60_000;
+const MAX_WAIT_MS = 60_000;
 
 /** Returns the wait that a server asks for in seconds, in milliseconds and bounded. Any other value than a number is none. */
 export function boundedWaitMs(seconds: unknown): number {
-  return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, LONGEST_WAIT_MS) : 0;
+  return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, MAX_WAIT_MS) : 0;
 }
 
 /** Returns the milliseconds to wait before a retry. Only responses which mean that the request was not served have them. */

@@ -42,7 +42,7 @@ const WAIT_MS = 500;
 /** What such a handshake may have, because ordinary clients also have longer chains. */
 const CROWDED_BYTES = 8 * 1024;
 /** The largest chains that clients have. */
-const LARGEST_BYTES = 16 * 1024;
+const MAX_BYTES = 16 * 1024;
 
 /** Remembers the clients with costly handshakes. Several servers may share it. */
 export class CostlyHandshakes {
@@ -224,7 +224,7 @@ function isCostly(bytes: number, socket: TLSSocket): boolean {
   let next: X509Certificate | undefined = socket.getPeerX509Certificate();
   while (next !== undefined && !seen.has(next.fingerprint256)) {
     chainBytes += next.raw.length;
-    if (chainBytes > LARGEST_BYTES || !verifiesInTime(next.publicKey)) return true;
+    if (chainBytes > MAX_BYTES || !verifiesInTime(next.publicKey)) return true;
     seen.add(next.fingerprint256);
     next = next.issuerCertificate;
   }

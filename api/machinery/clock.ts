@@ -24,7 +24,7 @@ export interface Clock {
 }
 
 /** The longest delay of a timer of Node.js, which runs longer ones at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The time of the host. */
 export const systemClock: Clock = {
@@ -33,7 +33,7 @@ export const systemClock: Clock = {
   after(delayMs, callback) {
     let handle: NodeJS.Timeout;
     const arm = (leftMs: number): void => {
-      const stepMs = Math.min(Math.max(leftMs, 0), LONGEST_TIMER_MS);
+      const stepMs = Math.min(Math.max(leftMs, 0), MAX_TIMER_MS);
       handle = setTimeout(() => (leftMs > stepMs ? arm(leftMs - stepMs) : callback()), stepMs);
       handle.unref();
     };
@@ -45,7 +45,7 @@ export const systemClock: Clock = {
 
 /** Keeps the process alive until it is cancelled, because timers of the clock do not. Commands use it. */
 export function keepAlive(): Timer {
-  const handle = setInterval(() => undefined, LONGEST_TIMER_MS);
+  const handle = setInterval(() => undefined, MAX_TIMER_MS);
   return { cancel: () => clearInterval(handle) };
 }
 

@@ -19,7 +19,7 @@ export interface CaBundle {
 export const CA_BUNDLE_KEY = 'orchlet-ca-bundle';
 
 const TYPE = 'orchlet-ca-bundle';
-const LONGEST_BYTES = 256 * 1024;
+const MAX_BYTES = 256 * 1024;
 /** The maximum number of CAs of a bundle. */
 const MAX_CERTIFICATES = 16;
 
@@ -59,7 +59,7 @@ export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
  */
 export function verifyCaBundle(text: string, trusted: string): CaBundle | undefined {
   const [header, payload, signature, ...more] = text.trim().split('.');
-  if (text.length > LONGEST_BYTES || signature === undefined || more.length > 0) return undefined;
+  if (text.length > MAX_BYTES || signature === undefined || more.length > 0) return undefined;
   const input = Buffer.from(`${header}.${payload}`);
   const isSigned = casOf(trusted).some(({ publicKey }) => isSignedBy(publicKey, { header, input, signature }));
   return isSigned ? bundleOf(payload) : undefined;

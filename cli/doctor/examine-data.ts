@@ -18,7 +18,7 @@ import { runningProcess } from '../processes.ts';
 import { largeStep, step } from '../progress.ts';
 
 /** Keys, certificates and kubeconfigs are much smaller. */
-const LARGEST_FILE_BYTES = 16 << 20;
+const MAX_FILE_BYTES = 16 << 20;
 
 /** What was found in the database. */
 export interface ExaminedData {
@@ -72,7 +72,7 @@ async function filesOf(directory: string, path: string): Promise<readonly SmallF
   const found = await stat(place).catch(ifMissing);
   if (found === undefined) return [];
   if (!found.isDirectory())
-    return [{ path, mode: found.mode & 0o777, content: await readRegularFile(place, LARGEST_FILE_BYTES) }];
+    return [{ path, mode: found.mode & 0o777, content: await readRegularFile(place, MAX_FILE_BYTES) }];
   const inner = await Promise.all((await readdir(place)).map((name) => filesOf(directory, join(path, name))));
   return inner.flat();
 }

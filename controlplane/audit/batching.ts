@@ -28,7 +28,7 @@ export interface BatchOptions {
 const MAX_OBJECT_BYTES = 64 << 20;
 const MAX_BYTES = 128 << 20;
 /** A batch of more events would be a text of hundreds of megabytes, which takes seconds, or cannot be formatted at all. */
-const LARGEST_BATCH_BYTES = 16 << 20;
+const MAX_BATCH_BYTES = 16 << 20;
 
 interface Waiting {
   readonly event: AuditEvent;
@@ -68,7 +68,7 @@ export class BatchingBackend implements AuditBackend {
     }
     this.#buffer.push(waiting);
     this.#bytes += waiting.bytes;
-    if (this.#buffer.length >= maxBatchSize || this.#bytes >= LARGEST_BATCH_BYTES) this.#flush();
+    if (this.#buffer.length >= maxBatchSize || this.#bytes >= MAX_BATCH_BYTES) this.#flush();
     else this.#timer ??= clock.after(maxWaitMs, () => this.#flush());
   }
 
@@ -122,7 +122,7 @@ export class BatchingBackend implements AuditBackend {
   #take(): { readonly events: readonly AuditEvent[]; readonly bytes: number } {
     let [count, bytes] = [0, 0];
     for (const waiting of this.#buffer) {
-      if (count > 0 && (count >= this.#options.maxBatchSize || bytes + waiting.bytes > LARGEST_BATCH_BYTES)) break;
+      if (count > 0 && (count >= this.#options.maxBatchSize || bytes + waiting.bytes > MAX_BATCH_BYTES)) break;
       count += 1;
       bytes += waiting.bytes;
     }

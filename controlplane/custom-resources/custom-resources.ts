@@ -67,11 +67,11 @@ interface Served {
 }
 
 const RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 30_000;
+const MAX_RETRY_MS = 30_000;
 /** The number of definitions that are processed at a time. Writes of several definitions share a commit. */
 const WORKERS = 32;
 const POLL_MS = 100;
-const LONGEST_SETTLING_MS = 5000;
+const MAX_SETTLING_MS = 5000;
 /** How long another server may still be writing an object that it accepted before it saw the deletion of the definition. */
 const OTHERS_WRITE_MS = 2000;
 
@@ -88,7 +88,7 @@ export class CustomResources {
 
   constructor(options: CustomResourcesOptions) {
     this.#options = options;
-    this.#queue = new WorkQueue({ clock: options.clock, baseDelayMs: RETRY_MS, maxDelayMs: LONGEST_RETRY_MS });
+    this.#queue = new WorkQueue({ clock: options.clock, baseDelayMs: RETRY_MS, maxDelayMs: MAX_RETRY_MS });
   }
 
   /** Resolves when all existing definitions are served. */
@@ -125,14 +125,14 @@ export class CustomResources {
   }
 
   /**
-   * Resolves when the definition is served or refused, or after `LONGEST_SETTLING_MS`, so that requests do not wait for ever.
+   * Resolves when the definition is served or refused, or after `MAX_SETTLING_MS`, so that requests do not wait for ever.
    * Returns `undefined` if there is nothing to wait for.
    */
   #settled(name: string): Promise<void> | undefined {
     const unsettled = this.#unsettled.get(name);
     if (unsettled === undefined) return undefined;
     const { clock, signal } = this.#options;
-    return Promise.race([unsettled.settled.promise, pause(clock, LONGEST_SETTLING_MS, signal)]);
+    return Promise.race([unsettled.settled.promise, pause(clock, MAX_SETTLING_MS, signal)]);
   }
 
   async #syncAndSettle(name: string): Promise<void> {

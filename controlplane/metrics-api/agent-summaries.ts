@@ -42,7 +42,7 @@ export interface AgentSummaries {
 const KEPT_MS = 15_000;
 const TIMEOUT_MS = 5_000;
 /** The maximum size of an agent's summary, in which a container has some hundred bytes. */
-const LARGEST_BYTES = 4 << 20;
+const MAX_BYTES = 4 << 20;
 
 /**
  * Creates the reader of summaries. All requests for a node within 15 seconds share one call of its agent, also a failed one.
@@ -76,7 +76,7 @@ function ask(node: string, origin: Origin, options: AgentSummariesOptions): Prom
     method: 'GET',
     path: SUMMARY_PATH,
     timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
-    largestBytes: LARGEST_BYTES,
+    largestBytes: MAX_BYTES,
   });
 }
 

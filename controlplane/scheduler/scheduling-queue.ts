@@ -54,7 +54,7 @@ const HELPFUL: ReadonlyMap<string, readonly Change[]> = new Map(
 );
 
 const BACKOFF = { firstMs: 1000, longestMs: 10_000 };
-const LONGEST_WAIT_MS = 5 * 60_000;
+const MAX_WAIT_MS = 5 * 60_000;
 /**
  * The number of attempts up to which a pod in backoff may be tried early. kube-scheduler has no such limit, and searches a full
  * cluster for each of its waiting pods after every change.
@@ -206,7 +206,7 @@ export class SchedulingQueue {
       if (waiting === undefined) this.#waiting.set(name, new Set([queued]));
       else waiting.add(queued);
     }
-    this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
+    this.#arm(queued.waitingSinceMs + MAX_WAIT_MS);
   }
 
   /** Records that the pod may not be tried before a change that concerns the filter. This counts as no attempt. */
@@ -314,7 +314,7 @@ export class SchedulingQueue {
 
 function wakesAt({ place, backoffUntilMs, waitingSinceMs }: Queued): number {
   if (place === 'backoff') return backoffUntilMs;
-  return place === 'unschedulable' ? waitingSinceMs + LONGEST_WAIT_MS : Infinity;
+  return place === 'unschedulable' ? waitingSinceMs + MAX_WAIT_MS : Infinity;
 }
 
 /** Orders pods by the end of their backoff. Those whose backoff ends in the same second are tried by priority and age. */

@@ -17,7 +17,7 @@ interface FreezeGuardOptions {
 
 const TICK_MS = 500;
 /** A process that does not run for longer is checked. */
-const LONGEST_PAUSE_MS = 3000;
+const MAX_PAUSE_MS = 3000;
 
 /** Reads the clocks twice a second and before each write. */
 export class FreezeGuard {
@@ -56,7 +56,7 @@ export class FreezeGuard {
     const pauseMs = Math.max(monotonicMs - this.#monotonicMs, wallMs - this.#wallMs);
     this.#monotonicMs = monotonicMs;
     this.#wallMs = wallMs;
-    if (pauseMs <= LONGEST_PAUSE_MS || this.#checking !== undefined) return;
+    if (pauseMs <= MAX_PAUSE_MS || this.#checking !== undefined) return;
     const checking = check().finally(() => {
       this.#checking = undefined;
     });

@@ -28,7 +28,7 @@ export interface CopyPosition {
 const SIGN_EVERY_MS = 1000;
 const PART_BYTES = 256 * 1024;
 /** The maximum time for which compacted records are held for a standby that receives a snapshot. */
-const LONGEST_HOLD_MS = 15 * 60_000;
+const MAX_HOLD_MS = 15 * 60_000;
 
 /** The receiver of the frames of one stream. */
 interface FrameSink {
@@ -94,7 +94,7 @@ async function isContinued({ storage, log }: LogStreamOptions, from: CopyPositio
 
 function holdRemovals(log: StoredLog, clock: Clock): () => void {
   const release = log.holdRemovals();
-  const timer = clock.after(LONGEST_HOLD_MS, release);
+  const timer = clock.after(MAX_HOLD_MS, release);
   return () => {
     timer.cancel();
     release();

@@ -7,7 +7,7 @@ import type { Parts } from './parts.ts';
 import { agentOrigin } from '../registry/kinds/core/connections.ts';
 
 const TIMEOUT_MS = 10_000;
-const LARGEST_BYTES = 64 << 10;
+const MAX_BYTES = 64 << 10;
 /** The maximum number of characters that are used of an agent's text, which comes from a node. */
 const LONGEST_REASON = 300;
 
@@ -30,7 +30,7 @@ export function volumeAgents(connection: AgentConnection, addressTypes: readonly
       method,
       path: join('/localVolumes', encodeURIComponent(name)) + query,
       timeoutMs: TIMEOUT_MS,
-      largestBytes: LARGEST_BYTES,
+      largestBytes: MAX_BYTES,
     });
   };
   return {

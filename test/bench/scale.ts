@@ -10,7 +10,7 @@ import { startServer, type Server } from './server.ts';
 
 const NODES = 500;
 const MIB = 1024 * 1024;
-const LONGEST_STEP_MS = 300_000;
+const MAX_STEP_MS = 300_000;
 const POLL_MS = 100;
 const PODS = '/api/v1/pods';
 const CONTENT = 'example.com/app:1';
@@ -26,9 +26,9 @@ interface Page {
 }
 
 async function until(what: string, check: () => Promise<boolean>): Promise<void> {
-  for (const end = performance.now() + LONGEST_STEP_MS; performance.now() < end; await sleep(POLL_MS))
+  for (const end = performance.now() + MAX_STEP_MS; performance.now() < end; await sleep(POLL_MS))
     if (await check()) return;
-  throw new Error(`${what} did not happen in ${LONGEST_STEP_MS / 1000} s`);
+  throw new Error(`${what} did not happen in ${MAX_STEP_MS / 1000} s`);
 }
 
 /** Whether any object matches the query. */

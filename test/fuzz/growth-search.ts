@@ -9,7 +9,7 @@ import type { Target } from './target.ts';
 const MAX_BYTES = 1 << 16;
 /** The time below which a garbage collection during a run looks like growth. Quadratic time is far above it at 64 KiB. */
 const NOTICEABLE_MS = 60;
-const LONGEST_PIECE_BYTES = 24;
+const MAX_PIECE_BYTES = 24;
 
 export interface Shape {
   readonly prefix: Buffer;
@@ -56,7 +56,7 @@ function shapeOf({ seeds, words }: Target, random: Random): Shape {
         return Buffer.from([random.below(128)]);
       case 1: {
         const seed = Buffer.from(random.pick(seeds) ?? '');
-        return seed.subarray(random.below(seed.length + 1)).subarray(0, 1 + random.below(LONGEST_PIECE_BYTES));
+        return seed.subarray(random.below(seed.length + 1)).subarray(0, 1 + random.below(MAX_PIECE_BYTES));
       }
       default:
         return Buffer.from(random.pick(words) ?? '', 'latin1');

@@ -16,7 +16,7 @@ const TOKEN = 'durability-token';
 const MAPS = '/api/v1/namespaces/default/configmaps';
 const WRITERS = 50;
 const ROUNDS = 6;
-const LONGEST_ROUND_MS = 600;
+const MAX_ROUND_MS = 600;
 
 class Cluster {
   readonly process: ControlPlaneProcess;
@@ -129,7 +129,7 @@ test('every acknowledged write survives SIGKILL of the server', async (context) 
     while ([...ledger.values()].every(({ acknowledged }) => acknowledged === undefined)) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * LONGEST_ROUND_MS));
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_ROUND_MS));
     await cluster.kill();
     await Promise.all(writers);
     await cluster.process.launch();

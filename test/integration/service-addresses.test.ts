@@ -19,7 +19,7 @@ const SERVICES = '/api/v1/namespaces/default/services';
 const NETWORKING = '/apis/networking.k8s.io/v1';
 const CLIENTS = 12;
 const ROUNDS = 3;
-const LONGEST_ROUND_MS = 500;
+const MAX_ROUND_MS = 500;
 
 interface Item {
   readonly metadata: { readonly name: string; readonly namespace?: string; readonly finalizers?: readonly string[] };
@@ -95,7 +95,7 @@ async function pairs(): Promise<{ readonly services: readonly string[]; readonly
 test('services and addresses belong together one to one after each SIGKILL', async () => {
   for (let round = 0; round < ROUNDS; round += 1) {
     const working = Array.from({ length: CLIENTS }, (_, id) => work(id, round));
-    await systemClock.sleep(50 + Math.random() * LONGEST_ROUND_MS);
+    await systemClock.sleep(50 + Math.random() * MAX_ROUND_MS);
     await server.stop('SIGKILL');
     agent.destroy();
     agent = new Agent({ keepAlive: true, rejectUnauthorized: false });

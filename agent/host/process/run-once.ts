@@ -12,7 +12,7 @@ interface RunOnceHost {
 }
 
 /** The total wait of the kubelet's eleven attempts, each of which waits twice as long as the previous one. */
-const LONGEST_MS = 1_023_000;
+const MAX_MS = 1_023_000;
 
 /**
  * Resolves with a message for the log when every pod runs or has terminated, or when the signal aborts. Throws if a pod does
@@ -25,9 +25,9 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
     const isOver = host.sourcesReady() && (pods.length > 0 || clock.monotonic() - startedAtMs >= NO_PODS_MS);
     const waiting = pods.filter((pod) => !['Running', 'Succeeded', 'Failed'].includes(pod.status?.phase ?? ''));
     if (isOver && waiting.length === 0) return `ran ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} once`;
-    if (clock.monotonic() - startedAtMs >= LONGEST_MS) {
+    if (clock.monotonic() - startedAtMs >= MAX_MS) {
       const names = waiting.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
-      throw new Error(`runonce failed: not started after ${LONGEST_MS / 1000} s: ${names.join(', ') || 'any pod'}`);
+      throw new Error(`runonce failed: not started after ${MAX_MS / 1000} s: ${names.join(', ') || 'any pod'}`);
     }
     await pause(clock, POLL_MS, signal);
   }

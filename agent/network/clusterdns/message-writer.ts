@@ -7,7 +7,7 @@ import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';
 import { HEADER_BYTES } from './message-header.ts';
 
 /** The longest name of a message (RFC 1035, section 2.3.4). */
-const LONGEST_NAME_BYTES = 255;
+const MAX_NAME_BYTES = 255;
 /** The types whose data is a name, and the members of the data of other types that are names. */
 const NAMED_BY_DATA: ReadonlySet<string> = new Set(['CNAME', 'DNAME', 'NS', 'PTR']);
 const NAMES_IN_DATA = [
@@ -43,7 +43,7 @@ export function isEncodable(name: string): boolean {
   const plain = name.replaceAll('\\.', '-').replace(/^\.|\.$/g, '');
   if (plain === '') return true;
   const isLabel = (label: string): boolean => label !== '' && Buffer.byteLength(label) <= MAX_LABEL_LENGTH;
-  return Buffer.byteLength(plain) + 2 <= LONGEST_NAME_BYTES && plain.split('.').every(isLabel);
+  return Buffer.byteLength(plain) + 2 <= MAX_NAME_BYTES && plain.split('.').every(isLabel);
 }
 
 function namesOf(record: Answer): readonly string[] {

@@ -32,7 +32,7 @@ const MIN_SECONDS = 5;
 const MAX_SECONDS = 30;
 const MOST = { responses: 10_000, bytes: 8 * 1024 * 1024 };
 /** The maximum size of a query whose response is cached. Longer queries have options that make them unique. */
-const LONGEST_QUERY_BYTES = 512;
+const MAX_QUERY_BYTES = 512;
 
 /** The cache, bounded in entries and bytes; the oldest responses leave first. */
 export class ResponseCache {
@@ -53,7 +53,7 @@ export class ResponseCache {
 
   /** Returns the response from the cache, or from `ask`. `scope` separates transports and groups of name servers. */
   async resolve(query: Buffer, scope: string, ask: () => Promise<Buffer>): Promise<Buffer> {
-    if (query.length > LONGEST_QUERY_BYTES) return ask();
+    if (query.length > MAX_QUERY_BYTES) return ask();
     const key = `${scope} ${query.toString('latin1', 2)}`;
     const id = query.readUInt16BE(0);
     const cached = this.#find(key);

@@ -94,7 +94,7 @@ export function askOverTcp({ address, port }: Upstream, question: Buffer, timeou
 /** The length of a message over TCP has two bytes. */
 export const LONGEST_MESSAGE_BYTES = 0xffff;
 /** A name, EDNS options and a signature fit into it many times over. */
-const LONGEST_QUERY_BYTES = 4096;
+const MAX_QUERY_BYTES = 4096;
 
 /** Prefixes a message with its length in two bytes, as DNS over TCP requires. */
 export function framed(message: Uint8Array): Buffer {
@@ -131,7 +131,7 @@ export async function* queriesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     while (rest.length >= 2) {
       const end = 2 + rest.readUInt16BE(0);
-      if (end > 2 + LONGEST_QUERY_BYTES) throw new Error('a DNS query is too long');
+      if (end > 2 + MAX_QUERY_BYTES) throw new Error('a DNS query is too long');
       if (rest.length < end) break;
       yield rest.subarray(2, end);
       rest = rest.subarray(end);

@@ -35,7 +35,7 @@ export interface PacketFilter {
   problem(family: Family): Promise<string>;
 }
 
-const LONGEST_OUTPUT_BYTES = 256 * 1024 * 1024;
+const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 const TABLES = ['nat', 'filter'] as const;
 
 /**
@@ -121,7 +121,7 @@ class IptablesTools implements PacketFilter {
 
   #run(program: string, args: readonly string[]): Promise<{ readonly stdout: string }> {
     const [command = program, ...rest] = [...this.#prefix, program, ...args];
-    return execute(command, rest, { maxBuffer: LONGEST_OUTPUT_BYTES });
+    return execute(command, rest, { maxBuffer: MAX_OUTPUT_BYTES });
   }
 
   async #savedTable(family: Family, table: string): Promise<string> {

@@ -57,7 +57,7 @@ export const PROXY_LOCK = 'orchlet-service-proxy';
 const GATHER_MS = 20;
 /** The delay after a failed turn, which doubles up to the longest, because a missing kernel module rarely appears by itself. */
 const RETRY_MS = 5000;
-const LONGEST_RETRY_MS = 60_000;
+const MAX_RETRY_MS = 60_000;
 /** How often to check the rules, because another process may have flushed the tables, and the settings. */
 const INSPECT_MS = 60_000;
 const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
@@ -99,7 +99,7 @@ export class ServiceProxy {
     this.#tables = new Map(FAMILIES.map((family) => [family, new ServiceTable({ family, service, slicesOf, place })]));
     this.#loop = new WakeableLoop({
       clock: options.clock,
-      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
+      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: MAX_RETRY_MS }),
       onError: this.#logFailure,
     });
     options.slices.addIndex('service', serviceKeysOf);

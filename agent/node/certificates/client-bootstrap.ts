@@ -41,7 +41,7 @@ export function nodeClientTemplate(nodeName: string): CertificateTemplate {
 }
 
 const FIRST_RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 30_000;
+const MAX_RETRY_MS = 30_000;
 
 /**
  * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if the
@@ -50,7 +50,7 @@ const LONGEST_RETRY_MS = 30_000;
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
   if (await hasValidCredentials(options)) return;
-  const backoff = new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS });
+  const backoff = new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: MAX_RETRY_MS });
   for (;;) {
     try {
       const { pair, access } = await requestByBootstrap(options);

@@ -49,7 +49,7 @@ const NODE_SIGNERS = [NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER];
 /** How long an agent waits for the approval and the certificate of a request: the kubelet's `certificateWaitTimeout`. */
 export const CERTIFICATE_WAIT_MS = 15 * 60_000;
 const FIRST_POLL_MS = 100;
-const LONGEST_POLL_MS = 10_000;
+const MAX_POLL_MS = 10_000;
 
 /** Resolves to the certificate. Throws if the request is denied, fails, or has no response within `timeoutMs`. */
 export async function requestCertificate(
@@ -80,7 +80,7 @@ export async function requestCertificate(
   let waitMs = FIRST_POLL_MS;
   while (clock.monotonic() < deadline) {
     await clock.sleep(waitMs, signal);
-    waitMs = Math.min(waitMs * 1.5, LONGEST_POLL_MS);
+    waitMs = Math.min(waitMs * 1.5, MAX_POLL_MS);
     let status: RequestStatus;
     try {
       status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ?? {}) as RequestStatus;

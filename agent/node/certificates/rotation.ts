@@ -41,7 +41,7 @@ export function renewalTime(
 }
 
 const FIRST_RETRY_MS = 2000;
-const LONGEST_RETRY_MS = 5 * 60_000;
+const MAX_RETRY_MS = 5 * 60_000;
 
 /** How often the certificate is read at least, so that a jump of the clock is noticed. */
 const CHECK_MS = 60_000;
@@ -52,7 +52,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
   const share = random();
   const loop = new WakeableLoop({
     clock,
-    backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS, jitter: 1, random }),
+    backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: MAX_RETRY_MS, jitter: 1, random }),
     onError: (error) => {
       options.observer?.failed();
       logger.error({ certificate: name, err: errorMessage(error) }, 'Cannot renew a certificate, retrying');

@@ -50,7 +50,7 @@ const REASON = 'Terminated';
 const MESSAGE = 'Pod was terminated in response to imminent node shutdown.';
 const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 const RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 60_000;
+const MAX_RETRY_MS = 60_000;
 /** The periods for `orchlet stop --pods` if none are configured. */
 const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
   { priority: 0, seconds: 30 },
@@ -82,7 +82,7 @@ export class NodeShutdown {
     const { clock, logger, periods } = this.#options;
     await this.#reportLast();
     if (periods.length === 0) return;
-    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
+    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
     while (!signal.aborted) {
       try {
         await this.#watch(signal, () => backoff.reset());

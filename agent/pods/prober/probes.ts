@@ -78,7 +78,7 @@ const HEALTH_MESSAGES = {
 const HEALTH_PATH = '/grpc.health.v1.Health/Check';
 const SERVING_STATUSES = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'];
 /** The maximum size of a health response, which has a few bytes. */
-const LARGEST_HEALTH_MESSAGE_BYTES = 64 * 1024;
+const MAX_HEALTH_MESSAGE_BYTES = 64 * 1024;
 
 /** Calls the standard health service. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
@@ -88,7 +88,7 @@ export async function probeGrpc(host: string, port: number, service: string, tim
   const address = hostPort(host, port);
   const channel = await openChannel({
     target: address,
-    largestMessageBytes: LARGEST_HEALTH_MESSAGE_BYTES,
+    largestMessageBytes: MAX_HEALTH_MESSAGE_BYTES,
     userAgent: 'kube-probe/1.36',
   });
   try {

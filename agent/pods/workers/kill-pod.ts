@@ -24,14 +24,14 @@ export interface PodKiller {
   cleanedUp(pod: Pod, limits: { readonly withinMs: number; readonly signal?: AbortSignal }): Promise<void>;
 }
 
-const SHORTEST_LIMIT_SECONDS = 10;
+const MIN_LIMIT_SECONDS = 10;
 
 /** Returns the functions that terminate pods through their workers. */
 export function createPodKiller({ workers, events, clock }: KillOptions): PodKiller {
   return {
     async kill(pod, ending) {
       const graceSeconds = ending.gracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? 0;
-      const limitSeconds = Math.max(Math.floor(graceSeconds * 1.5), SHORTEST_LIMIT_SECONDS);
+      const limitSeconds = Math.max(Math.floor(graceSeconds * 1.5), MIN_LIMIT_SECONDS);
       const limit = new AbortController();
       const late = pause(clock, limitSeconds * 1000, limit.signal).then(() => {
         if (limit.signal.aborted) return;

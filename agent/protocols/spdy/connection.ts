@@ -20,7 +20,7 @@ import {
 } from './frames.ts';
 import { SpdyStream } from './stream.ts';
 
-const LARGEST_DATA_BYTES = 1 << 16;
+const MAX_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
 /** The maximum size of what all streams of a connection hold for their readers. */
 const MAX_HELD_BYTES = 1 << 22;
@@ -286,7 +286,7 @@ export class SpdyConnection {
     if (this.#ended) throw new Error('the connection is closed');
     let at = 0;
     do {
-      const part = chunk.subarray(at, at + LARGEST_DATA_BYTES);
+      const part = chunk.subarray(at, at + MAX_DATA_BYTES);
       at += part.length;
       const isLast = at >= chunk.length;
       this.#transport.cork();

@@ -71,7 +71,7 @@ const STORAGE_AGE_MS = 10_000;
 /** How long an evicted pod may take to free its resources before the signals are read again, as in the kubelet. */
 const CLEANUP_WAIT_MS = 30_000;
 /** The grace period of an eviction by a hard threshold or by a limit of the pod, and the least of the others. */
-const SHORTEST_GRACE_SECONDS = 1;
+const MIN_GRACE_SECONDS = 1;
 
 /** Owns the state of the thresholds. It evicts at most one pod between two readings of the signals. */
 export class EvictionManager {
@@ -179,9 +179,9 @@ export class EvictionManager {
         observations: host.observations,
       });
       const most = settings.maxPodGracePeriodSeconds;
-      const soft = Math.max(SHORTEST_GRACE_SECONDS, Math.min(most, pod.spec.terminationGracePeriodSeconds ?? most));
+      const soft = Math.max(MIN_GRACE_SECONDS, Math.min(most, pod.spec.terminationGracePeriodSeconds ?? most));
       this.#deps.onEviction?.(urgent.signal);
-      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : SHORTEST_GRACE_SECONDS, message, annotations);
+      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : MIN_GRACE_SECONDS, message, annotations);
       return true;
     }
     logger.debug({ resource }, 'The node is short of a resource, and no pod may be evicted');
@@ -227,7 +227,7 @@ export class EvictionManager {
         measured === undefined || isCriticalPod(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
       if (exceeded === undefined) continue;
       this.#deps.onEviction?.(exceeded.signal);
-      await this.#evict(pod, SHORTEST_GRACE_SECONDS, exceeded.message, undefined);
+      await this.#evict(pod, MIN_GRACE_SECONDS, exceeded.message, undefined);
       evicted = true;
     }
     return evicted;

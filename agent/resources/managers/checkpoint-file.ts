@@ -39,7 +39,7 @@ export function goSlice(values: readonly (string | number)[]): string {
 }
 
 /** The largest state file of a node has some megabytes. */
-const LONGEST_STATE_BYTES = 64 * 1024 * 1024;
+const MAX_STATE_BYTES = 64 * 1024 * 1024;
 
 /**
  * Reads the JSON of a state file. Returns `undefined` if the file does not exist. Throws for anything but a regular file:
@@ -47,7 +47,7 @@ const LONGEST_STATE_BYTES = 64 * 1024 * 1024;
  */
 export async function readStateFile(path: string): Promise<unknown> {
   const bytes = await inDirectory(dirname(path), (directory) =>
-    directory.readFile(basename(path), LONGEST_STATE_BYTES),
+    directory.readFile(basename(path), MAX_STATE_BYTES),
   ).catch(ifMissing);
   return bytes === undefined ? undefined : (JSON.parse(bytes.toString('utf8')) as unknown);
 }

@@ -9,13 +9,13 @@ export interface CpuSample {
 }
 
 /** The least and the greatest time between the two readings of a rate. */
-const SHORTEST_MS = 900;
-const LONGEST_MS = 90_000;
+const MIN_MS = 900;
+const MAX_MS = 90_000;
 
 /** Returns the sample with the rate since the sample before it, which is kept if it is too recent for a rate. */
 export function nextCpuSample(before: CpuSample | undefined, usageNs: number, atMs: number): CpuSample {
-  if (before === undefined || atMs - before.atMs > LONGEST_MS || usageNs < before.usageNs)
+  if (before === undefined || atMs - before.atMs > MAX_MS || usageNs < before.usageNs)
     return { atMs, usageNs, nanoCores: undefined };
-  if (atMs - before.atMs < SHORTEST_MS) return before;
+  if (atMs - before.atMs < MIN_MS) return before;
   return { atMs, usageNs, nanoCores: Math.round(((usageNs - before.usageNs) * 1000) / (atMs - before.atMs)) };
 }

@@ -11,7 +11,7 @@ import { MESSAGES } from './messages.ts';
 import { type Answer, CONTAINERD_MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
 
 /** The largest message that an `ExecSync` response may need. */
-const LARGEST_MESSAGE_BYTES = 17 * 1024 * 1024;
+const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 
 interface CallOptions {
   /** 0 means no deadline. */
@@ -62,7 +62,7 @@ interface TaskExit {
 export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
   const codec = buildCodecs(MESSAGES);
   const open = (endpoint: string): Promise<GrpcChannel> =>
-    openChannel({ target: target(endpoint), largestMessageBytes: LARGEST_MESSAGE_BYTES });
+    openChannel({ target: target(endpoint), largestMessageBytes: MAX_MESSAGE_BYTES });
   const runtime = await open(endpoints.runtime);
   const images =
     endpoints.images === '' || endpoints.images === endpoints.runtime ? runtime : await open(endpoints.images);

@@ -13,7 +13,7 @@ import { RuntimeError, type StreamIo } from '../runtime.ts';
 
 const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 const FORWARD_PROTOCOL = 'portforward.k8s.io';
-const LARGEST_OUTCOME_BYTES = 64 * 1024;
+const MAX_OUTCOME_BYTES = 64 * 1024;
 /** How long a command that has closed its output may leave its input unread. */
 const STUCK_MS = 5_000;
 
@@ -169,7 +169,7 @@ async function readAll(stream: SpdyStream): Promise<string> {
   let size = 0;
   for await (const part of stream as AsyncIterable<Buffer>) {
     size += part.length;
-    if (size <= LARGEST_OUTCOME_BYTES) parts.push(part);
+    if (size <= MAX_OUTCOME_BYTES) parts.push(part);
   }
   return Buffer.concat(parts).toString();
 }

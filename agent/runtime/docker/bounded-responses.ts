@@ -12,10 +12,10 @@ import { linesOf } from '../../../api/client/response-body.ts';
 import { RuntimeError } from '../runtime.ts';
 
 /** The maximum size of a response. A list of a thousand containers takes a few megabytes. */
-const LONGEST_RESPONSE_BYTES = 64 << 20;
+const MAX_RESPONSE_BYTES = 64 << 20;
 
 /** A line of progress may have the message of a registry, of some megabytes. */
-const LONGEST_LINE_BYTES = 16 << 20;
+const MAX_LINE_BYTES = 16 << 20;
 
 /** The part of docker-modem's description of a request that is read here. */
 interface RequestContext {
@@ -65,7 +65,7 @@ interface Bounds {
  * is that of a call that has expired.
  */
 export function boundResponses(docker: Docker, bounds: Bounds = {}): void {
-  const { longestBytes = LONGEST_RESPONSE_BYTES, expiry = () => undefined } = bounds;
+  const { longestBytes = MAX_RESPONSE_BYTES, expiry = () => undefined } = bounds;
   const modem = docker.modem as unknown as Modem;
   const buildRequest = modem.buildRequest.bind(modem);
   modem.buildRequest = (request, context, data, callback) => {
@@ -114,6 +114,6 @@ async function bodyOf(response: IncomingMessage, longestBytes: number): Promise<
 
 /** Yields the values of a response that is a stream, such as progress and events: each is a line of JSON. */
 export async function* valuesOf(response: NodeJS.ReadableStream): AsyncIterable<unknown> {
-  const bounds = { largestBytes: LONGEST_LINE_BYTES, takesRest: true };
+  const bounds = { largestBytes: MAX_LINE_BYTES, takesRest: true };
   for await (const line of linesOf(response as Readable, bounds)) if (line.trim() !== '') yield JSON.parse(line);
 }

@@ -84,7 +84,7 @@ const MAX_ATTEMPTS = 100;
  * The maximum time of a pull. The kubelet waits for ever, and so would the pod for a registry that sends byte by byte. Runtimes
  * of CRI report no progress, so this is longer than the largest image takes.
  */
-const LONGEST_PULL_MS = 24 * 3_600_000;
+const MAX_PULL_MS = 24 * 3_600_000;
 /** The errors of all attempts become part of a status and an event. */
 const LONGEST_MESSAGE = 8192;
 
@@ -301,8 +301,8 @@ export class ImageManager {
     return this.#turns.run(namespace, signal, async () => {
       const fromMs = clock.monotonic();
       const late = new AbortController();
-      const timer = clock.after(LONGEST_PULL_MS, () =>
-        late.abort(new RuntimeError('timeout', `the pull was given up after ${LONGEST_PULL_MS / 3_600_000} hours`)),
+      const timer = clock.after(MAX_PULL_MS, () =>
+        late.abort(new RuntimeError('timeout', `the pull was given up after ${MAX_PULL_MS / 3_600_000} hours`)),
       );
       try {
         const tries = this.#tryAll(reference, credentials, AbortSignal.any([signal, late.signal]));

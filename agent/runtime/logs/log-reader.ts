@@ -14,7 +14,7 @@ import { openLog } from './log-files.ts';
 
 const CHUNK_BYTES = 64 * 1024;
 /** The longest entry. Runtimes split lines into entries of 16 KiB, so a longer one is invalid. */
-const LONGEST_LINE_BYTES = 1024 * 1024;
+const MAX_LINE_BYTES = 1024 * 1024;
 /** The poll interval for the log of a running container that has no log yet. */
 const APPEARANCE_MS = 100;
 /** How long a rotated log may still be written. */
@@ -217,7 +217,7 @@ class FollowedFile {
       from = newline + 1;
     }
     this.#rest = this.#skips ? Buffer.alloc(0) : Buffer.from(data.subarray(from));
-    if (this.#rest.length > LONGEST_LINE_BYTES) {
+    if (this.#rest.length > MAX_LINE_BYTES) {
       lines.push(Buffer.concat([this.#rest, Buffer.from('\n')]));
       this.#rest = Buffer.alloc(0);
       this.#skips = true;

@@ -33,7 +33,7 @@ interface LogRotationOptions {
  * The maximum size of a file that is compressed. A pod with a host path could put a sparse file there, whose compression takes
  * years.
  */
-const LARGEST_COMPRESSED_BYTES = 4 * 1024 ** 3;
+const MAX_COMPRESSED_BYTES = 4 * 1024 ** 3;
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
 
@@ -106,7 +106,7 @@ export class LogRotation {
       if (name.endsWith(COMPRESSED)) continue;
       const found = await folder.lstat(name);
       // A pod with a host path may put a link or a FIFO there: it stays as it is, and does not stop the rotation.
-      if (found.isFile() && found.size <= LARGEST_COMPRESSED_BYTES) await compress(folder, name);
+      if (found.isFile() && found.size <= MAX_COMPRESSED_BYTES) await compress(folder, name);
     }
     await this.#moveAway(id, folder, log, moved);
   }

@@ -13,7 +13,7 @@ import { VolumeLimitError } from '../volume-failure.ts';
 /** The code of gRPC for a node without room for another volume. */
 const RESOURCE_EXHAUSTED = 8;
 const FIRST_POLL_MS = 250;
-const LONGEST_POLL_MS = 4_000;
+const MAX_POLL_MS = 4_000;
 
 interface AttachmentWait {
   readonly client: Client;
@@ -32,7 +32,7 @@ interface AttachmentWait {
  */
 export async function awaitAttachment(wait: AttachmentWait): Promise<Readonly<Record<string, string>>> {
   const { client, clock, name, isReported, updateLimit, signal } = wait;
-  const backoff = new Backoff({ firstMs: FIRST_POLL_MS, longestMs: LONGEST_POLL_MS });
+  const backoff = new Backoff({ firstMs: FIRST_POLL_MS, longestMs: MAX_POLL_MS });
   for (;;) {
     const attachment = isReported() ? await find(client, name, signal) : undefined;
     if (attachment?.metadata.deletionTimestamp !== undefined) throw new Error('volume attachment is being deleted');

@@ -28,7 +28,7 @@ const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
 /** The attempts to write the CSINode while others write it as well. */
 const ATTEMPTS = 5;
 const FIRST_TRY_MS = 200;
-const LONGEST_TRY_MS = 30_000;
+const MAX_TRY_MS = 30_000;
 
 type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 
@@ -49,7 +49,7 @@ export class CsiNode {
     await untilDone(() => this.#changes.run(() => this.#current()), {
       clock,
       signal,
-      backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: LONGEST_TRY_MS }),
+      backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: MAX_TRY_MS }),
       onError: (error) => logger.debug({ node: this.#nodeName, err: error }, 'Cannot create the CSINode yet, retrying'),
     });
   }

@@ -33,7 +33,7 @@ export interface Places {
 
 const DATA_FILE = 'vol_data.json';
 /** The maximum size of the agent's file. Drivers can write into the same directory, so a larger file is not the agent's. */
-const LONGEST_DATA_BYTES = 64 * 1024;
+const MAX_DATA_BYTES = 64 * 1024;
 
 /** Computes paths and reads the files. A volume on the node has the hash of its handle as the name of its directory. */
 export class CsiLayout {
@@ -141,7 +141,7 @@ export async function writeVolumeData(directory: string, data: VolumeData): Prom
 /** Reads `vol_data.json`. Resolves to `undefined` if it does not exist. Throws if it cannot be read. */
 export async function readVolumeData(directory: string): Promise<VolumeData | undefined> {
   try {
-    const data = await inDirectory(directory, (opened) => opened.readFile(DATA_FILE, LONGEST_DATA_BYTES));
+    const data = await inDirectory(directory, (opened) => opened.readFile(DATA_FILE, MAX_DATA_BYTES));
     return JSON.parse(data.toString('utf8')) as VolumeData;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

@@ -56,14 +56,14 @@ const SETTLE_MS = 20;
 const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
-const LONGEST_RETRY_MS = 122_000;
+const MAX_RETRY_MS = 122_000;
 /**
  * The maximum number of concurrent registrations. Others wait, those that failed least often first: a socket that never answers
  * holds a place for seconds.
  */
 const MAX_REGISTRATIONS_AT_ONCE = 16;
 /** The maximum length of the path of a socket in the kernel. No deeper directory has a usable socket. */
-const LONGEST_SOCKET_PATH_BYTES = 107;
+const MAX_SOCKET_PATH_BYTES = 107;
 /** The maximum number of directories, each of which is watched. */
 const MAX_DIRECTORIES = 256;
 
@@ -153,8 +153,7 @@ export class PluginManager {
           if (signal.aborted) return;
           entry.plugin = undefined;
           entry.failures += 1;
-          entry.retryAtMs =
-            clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
+          entry.retryAtMs = clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
           logger.warn({ socket: path, err: error }, 'Cannot register a plugin, retrying');
         },
       )
@@ -224,7 +223,7 @@ export class PluginManager {
       await this.#ensureWatch(directory);
       for (const entry of (await ifThere(readdir(directory, { withFileTypes: true }))) ?? []) {
         const path = join(directory, entry.name);
-        if (entry.name.startsWith('.') || Buffer.byteLength(path) > LONGEST_SOCKET_PATH_BYTES) continue;
+        if (entry.name.startsWith('.') || Buffer.byteLength(path) > MAX_SOCKET_PATH_BYTES) continue;
         if (entry.isDirectory() && directories.length < MAX_DIRECTORIES) directories.push(path);
         if (!entry.isSocket()) continue;
         const found = await ifThere(stat(path, { bigint: true }));

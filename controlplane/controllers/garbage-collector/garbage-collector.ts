@@ -30,7 +30,7 @@ export const runGarbageCollector: RunController = (environment, signal) =>
 
 /** The number of absent owners that are remembered, so that thousands of dependents of one cost a single request. */
 const MAX_ABSENT = 500;
-const LONGEST_FILLING_MS = 30_000;
+const MAX_FILLING_MS = 30_000;
 
 /** The error for an object without a namespace whose owner is in one. No retry changes that. */
 class NamespacedOwner extends Error {
@@ -85,7 +85,7 @@ class GarbageCollector {
     const filling = [...this.#followed.values()].map(({ resource }) => informers.for(resource));
     const enough = new AbortController();
     const either = AbortSignal.any([signal, enough.signal]);
-    const timer = clock.after(LONGEST_FILLING_MS, () => enough.abort(new Error('the graph took too long to fill')));
+    const timer = clock.after(MAX_FILLING_MS, () => enough.abort(new Error('the graph took too long to fill')));
     try {
       await Promise.all(filling.map((informer) => informer.synced(either)));
     } catch (error) {

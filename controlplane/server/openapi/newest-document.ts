@@ -5,7 +5,7 @@
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 
 /** A client that requests the document while its inputs change all the time gets the last one after this time. */
-const LONGEST_WAIT_MS = 1000;
+const MAX_WAIT_MS = 1000;
 
 /** Keeps a document that `assemble` makes. It reads the inputs after it was called. */
 export class NewestDocument<Document> {
@@ -34,7 +34,7 @@ export class NewestDocument<Document> {
     if (this.#last === undefined || this.#last.changes === this.#changes) return newest;
     const { document } = this.#last;
     const answered = new AbortController();
-    const last = pause(this.#clock, LONGEST_WAIT_MS, answered.signal).then(() => this.#last?.document ?? document);
+    const last = pause(this.#clock, MAX_WAIT_MS, answered.signal).then(() => this.#last?.document ?? document);
     try {
       return await Promise.race([newest, last]);
     } finally {

@@ -23,7 +23,7 @@ import { WatchLimits } from './watch-limits.ts';
 /**
  * The minimum time of a watch without a timeout. The time is chosen at random, so that clients spread over servers and time.
  */
-const SHORTEST_DEFAULT_S = 1800;
+const MIN_DEFAULT_S = 1800;
 /** The time between the last bookmark of a watch and its end. */
 const LAST_BOOKMARK_MS = 2000;
 
@@ -38,7 +38,7 @@ export const watch: VerbHandler = async (request, rest, context) => {
   validateListOptions(list);
   const media = outputOf(request, rest, context, 'watch');
   const timeoutS = list.timeoutSeconds ?? 0;
-  const timeoutMs = (timeoutS === 0 ? SHORTEST_DEFAULT_S * (1 + Math.random()) : Math.max(0, timeoutS)) * 1000;
+  const timeoutMs = (timeoutS === 0 ? MIN_DEFAULT_S * (1 + Math.random()) : Math.max(0, timeoutS)) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const release = context.watchSelectors.take(request.user.name, options);

@@ -20,7 +20,7 @@ type Callable = (...args: unknown[]) => unknown;
 
 /** The time after which the runtime or the API server has received the request, and usually has not responded. */
 const DURING_MS = 8;
-const SMALLEST_WAIT_MS = 0;
+const MIN_WAIT_MS = 0;
 const { SOAK_DEATH: death = '', SOAK_DEATH_TURN: turn = '1', SOAK_TRACE: trace = '' } = process.env;
 let turnsLeft = Number(turn);
 const seen = new Set<string>();
@@ -78,7 +78,7 @@ function watchPrograms(): void {
       if (!isStep(step)) return Reflect.apply(original, childProcess, args);
       reach('before', step);
       const child = Reflect.apply(original, childProcess, args) as ChildProcess;
-      setTimeout(() => reach('during', step), SMALLEST_WAIT_MS);
+      setTimeout(() => reach('during', step), MIN_WAIT_MS);
       child.on('exit', () => reach('after', step));
       return child;
     };

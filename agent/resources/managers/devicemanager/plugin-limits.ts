@@ -13,7 +13,7 @@ export const MAX_DEVICES = 100_000;
 /** The longest device id. Ids appear in the statuses of pods. */
 const LONGEST_ID = 253;
 /** The largest response for a container. The responses for all containers are in one checkpoint. */
-const LONGEST_ANSWER_BYTES = 256 * 1024;
+const MAX_ANSWER_BYTES = 256 * 1024;
 
 /** Whether the name is one of an extended resource. */
 export function isPluginResource(name: string): boolean {
@@ -52,6 +52,6 @@ export function acceptDevices(
  */
 export function checkAnswer(answer: object, what = 'the allocation response'): void {
   const text = JSON.stringify(answer);
-  if (text.length > LONGEST_ANSWER_BYTES) throw new Error(`${what} has more than ${LONGEST_ANSWER_BYTES} bytes`);
+  if (text.length > MAX_ANSWER_BYTES) throw new Error(`${what} has more than ${MAX_ANSWER_BYTES} bytes`);
   if (text.includes('\\u0000')) throw new Error(`${what} has a NUL character`);
 }
