@@ -145,6 +145,26 @@ describe('an aggregated API', () => {
   });
 });
 
+const FORGED = [
+  ...['User', 'Uid', 'Group', 'Extra-Scopes'].flatMap((name) => [
+    `Impersonate-${name}: other`,
+    `X-Remote-${name}: forged`,
+  ]),
+  ...['Proxy-Authorization: Basic forged', 'X-Foo-User: forged'],
+];
+for (const [what, target, ...more] of [
+  ['an aggregated API', '/apis/ext.example.com/v1/pods'],
+  ['a proxied pod', '/api/v1/namespaces/n/pods/p/proxy/'],
+  ['a tunnel', '/api/v1/namespaces/n/pods/p/exec', 'Connection: Upgrade', 'Upgrade: websocket'],
+] as const)
+  it(`${what} gets neither credentials of the client nor headers of another user`, async () => {
+    const { socket } = await sending(head(target, ...FORGED, 'X-Kept: kept', ...more));
+    await until('the request', () => received.length > 0);
+    assert.match(received[0] ?? '', /x-kept: kept\r\n/i);
+    assert.doesNotMatch(received[0] ?? '', /forged|bearer|impersonate|x-foo/i);
+    socket.destroy();
+  });
+
 describe('a proxied pod', () => {
   it('gets the rest of the path as the client encoded it', async () => {
     const { socket, text } = await sending(head('/api/v1/namespaces/n/pods/p/proxy/a%2Fb%3Fc/'));
