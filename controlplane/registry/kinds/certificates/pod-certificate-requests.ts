@@ -12,6 +12,7 @@ import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/na
 import { MAX_ANNOTATIONS_BYTES } from '../../../../api/meta/validation.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
+import { podCertificateRequestColumns } from './columns.ts';
 import { signerNameErrors } from './certificate-validation.ts';
 import { immutable } from '../field-rules.ts';
 import { possessionErrors } from './proof-of-possession.ts';
@@ -124,6 +125,7 @@ export const podCertificateRequests: Strategy<Request> = {
   validateUpdate: (object, old) =>
     immutable('spec', object.spec, old.spec, 'io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec'),
   resetFields: [['status']],
+  columns: podCertificateRequestColumns,
   selectableFields: {
     'spec.signerName': ({ spec }) => spec?.signerName ?? '',
     'spec.podName': ({ spec }) => spec?.podName ?? '',

@@ -10,6 +10,7 @@ import { parseCertificate } from '../../../../api/pki/certificate.ts';
 import { readPem, type PemBlock } from '../../../../api/pki/pem.ts';
 import type { Strategy } from '../../strategy.ts';
 import { signerNameErrors } from './certificate-validation.ts';
+import { trustBundleColumns } from './columns.ts';
 import { immutable } from '../field-rules.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
@@ -76,5 +77,6 @@ export const trustBundles: Strategy<TrustBundle> = {
     ...bundleErrors(object, old),
     ...immutable('spec.signerName', object.spec?.signerName ?? '', old.spec?.signerName ?? ''),
   ],
+  columns: trustBundleColumns,
   selectableFields: { 'spec.signerName': ({ spec }) => spec?.signerName ?? '' },
 };

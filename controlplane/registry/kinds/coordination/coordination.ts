@@ -6,7 +6,7 @@ import type { V1LeaseSpec, V1beta1LeaseCandidateSpec } from '@kubernetes/client-
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { type FieldError, forbidden, invalid, notSupported } from '../../../../api/meta/field-error.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
-import { leaseColumns } from './columns.ts';
+import { leaseCandidateColumns, leaseColumns } from './columns.ts';
 import { immutable, positive, requiredText } from '../field-rules.ts';
 import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { compareVersions, parseVersion, type SemanticVersion } from './semantic-version.ts';
@@ -98,6 +98,7 @@ const leaseCandidate: Strategy<LeaseCandidate> = {
     ...candidateErrors(object),
     ...immutable('spec.leaseName', object.spec?.leaseName, old.spec?.leaseName),
   ],
+  columns: leaseCandidateColumns,
 };
 
 export const coordinationKinds = [

@@ -1,9 +1,9 @@
 /** Defines the table columns of dynamic resource allocation. */
-import type { ResourceClaim, ResourceSlice } from './device-types.ts';
+import type { DeviceTaintRule, ResourceClaim, ResourceSlice } from './device-types.ts';
 import type { TableColumns } from '../../strategy.ts';
-import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
+import { age, ageColumn, column, field, nameColumn, nameOf, since } from '../../columns/column.ts';
 
-/** Device classes, claim templates and taint rules show only their name and age. */
+/** Device classes and claim templates show only their name and age. */
 export const deviceClassColumns: TableColumns = {
   columns: [nameColumn, ageColumn],
   cells: (object) => [nameOf(object), age(object)],
@@ -41,5 +41,23 @@ export const resourceSliceColumns: TableColumns = {
   cells(object) {
     const { spec } = object as ResourceSlice;
     return [nameOf(object), spec?.nodeName ?? '', spec?.driver ?? '', spec?.pool?.name ?? '', age(object)];
+  },
+};
+
+const TAINT = 'resource.v1.DeviceTaint';
+
+export const deviceTaintRuleColumns: TableColumns = {
+  columns: [
+    nameColumn,
+    column('Key', field(TAINT, 'key')),
+    column('Value', field(TAINT, 'value')),
+    column('Effect', field(TAINT, 'effect')),
+    column('TimeAdded', field(TAINT, 'timeAdded')),
+    ageColumn,
+  ],
+  cells(object) {
+    const { key = '', value = '', effect = '', timeAdded } = (object as DeviceTaintRule).spec?.taint ?? {};
+    const added = timeAdded === undefined ? '' : since(String(timeAdded));
+    return [nameOf(object), key, value, effect, added, age(object)];
   },
 };

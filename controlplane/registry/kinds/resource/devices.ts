@@ -7,7 +7,7 @@ import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { templateMetadataErrors } from '../../../../api/kinds/template-metadata-validation.ts';
 import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
-import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
+import { deviceClassColumns, deviceTaintRuleColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import type { KindOptions } from '../../kind-options.ts';
 import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
@@ -229,7 +229,7 @@ const taintRules: Strategy<DeviceTaintRule> = {
   validateCreate: (object) => taintRuleErrors(object),
   validateUpdate: (object, old) => taintRuleErrors(object, old),
   returnsDeleted: true,
-  columns: deviceClassColumns,
+  columns: deviceTaintRuleColumns,
   status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,
 };
 

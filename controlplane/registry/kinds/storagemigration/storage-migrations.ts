@@ -9,6 +9,7 @@ import { dnsSubdomainErrors, rfc1035LabelErrors } from '../../../../api/meta/nam
 import { type FieldError, invalid, required } from '../../../../api/meta/field-error.ts';
 import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { storageMigrationColumns } from './columns.ts';
 import { IMMUTABLE, immutable } from '../field-rules.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
@@ -59,6 +60,7 @@ const migrations: Strategy<Migration> = {
   validateCreate: createErrors,
   validateUpdate: updateErrors,
   resetFields: [['status']],
+  columns: storageMigrationColumns,
   status: { ...(statusWithoutMetadata as UpdateStrategy<Migration>), validateUpdate: statusErrors },
 };
 

@@ -12,7 +12,9 @@ import {
   parseVersion,
 } from '../../../../../controlplane/registry/kinds/coordination/semantic-version.ts';
 import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storagemigration/storage-migrations.ts';
-import type { Strategy } from '../../../../../controlplane/registry/strategy.ts';
+import { deviceTaintRuleColumns } from '../../../../../controlplane/registry/kinds/resource/columns.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { KindRow, Strategy } from '../../../../../controlplane/registry/strategy.ts';
 import { rulesOf, shown, strategyOf } from './strategy-fixture.ts';
 
 const bundles = rulesOf(certificateKinds, 'certificates.k8s.io', 'clustertrustbundles');
@@ -188,4 +190,43 @@ test('a pod certificate request does not change, and ends once', async () => {
   assert.match(statusErrors(strategy, {}, { conditions: [condition('Denied', 'False')] }).join(), /"False"/);
   assert.match(statusErrors(strategy, denied, { conditions: [condition('Issued')] }).join(), /immutable after/);
   assert.match(statusErrors(strategy, {}, { ...denied, certificateChain: 'x' }).join(), /must be empty when denying/);
+});
+
+test('tables of these kinds have the columns of kube-apiserver', () => {
+  const cellsOf = (rows: readonly KindRow[], resource: string, object: object): readonly unknown[] => {
+    const { columns } = strategyOf(rows, resource);
+    const cells = columns?.cells({ metadata: { name: 'x' }, ...object } as unknown as KubeObject) ?? [];
+    assert.equal(cells.length, columns?.columns.length, resource);
+    return cells;
+  };
+  const unknown = '<unknown>';
+  assert.deepEqual(
+    cellsOf(coordinationKinds, 'leasecandidates', {
+      spec: { leaseName: 'l', binaryVersion: '1.2.3', emulationVersion: '1.2.0' },
+    }),
+    ['x', 'l', '1.2.3', '1.2.0', unknown],
+  );
+  assert.deepEqual(cellsOf(certificateKinds, 'clustertrustbundles', { spec: {} }), ['x', '<none>']);
+  assert.deepEqual(
+    cellsOf(certificateKinds, 'podcertificaterequests', {
+      spec: { podName: 'p', serviceAccountName: 's', nodeName: 'n', signerName: 'a.b/c' },
+      status: { conditions: [condition('Denied')] },
+    }),
+    ['x', 'p', 's', 'n', 'a.b/c', 'Denied', '<none>'],
+  );
+  const resource = { group: 'apps', resource: 'deployments' };
+  const status = { conditions: [condition('Running', 'False'), condition('Succeeded')] };
+  assert.deepEqual(cellsOf(storageMigrationKinds, 'storageversionmigrations', { spec: { resource }, status }), [
+    'x',
+    'deployments.apps',
+    'Succeeded',
+  ]);
+  assert.deepEqual(deviceTaintRuleColumns.cells({ metadata: { name: 'x' } } as KubeObject), [
+    'x',
+    '',
+    '',
+    '',
+    '',
+    unknown,
+  ]);
 });
