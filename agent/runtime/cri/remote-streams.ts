@@ -157,7 +157,7 @@ export async function forwardRemotePort(url: string, port: number, signal: Abort
   });
   readAll(failed).then(
     (text) => {
-      if (text !== '') data.destroy(new RuntimeError('unavailable', text));
+      if (text !== '') data.destroy(new RuntimeError('unavailable', withoutFrame(text)));
     },
     () => undefined,
   );
@@ -222,5 +222,11 @@ function exitCodeOf(text: string): number {
   if (outcome.status === 'Success') return 0;
   const code = outcome.details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message;
   if (outcome.reason === 'NonZeroExitCode' && code !== undefined) return Number(code);
-  throw new RuntimeError('unknown', outcome.message ?? text);
+  throw new RuntimeError('unknown', withoutFrame(outcome.message ?? text));
 }
+
+/** What the streaming server of a runtime writes before the cause of a failure. The agent's server writes the same. */
+const FRAME =
+  /^(?:Internal error occurred: )?error (?:executing command in|attaching to) container: |^error forwarding port \d+ to pod \S+, uid : /;
+
+const withoutFrame = (message: string): string => message.replace(FRAME, '');

@@ -204,7 +204,8 @@ async function serveCommand(
     const message = errorMessage(error);
     if (!command.signal.aborted)
       logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'A command in a container failed');
-    outcome = { state: 'failed', message: `error executing command in container: ${message}` };
+    const what = target.action === 'attach' ? 'error attaching to container' : 'error executing command in container';
+    outcome = { state: 'failed', message: `${what}: ${message}` };
   }
   await command.finish(outcome);
 }
@@ -222,8 +223,7 @@ async function forwardTarget({ host, clock, forwarded }: Upgrades, { target, onH
     onHeld,
     hold: (evict) => forwarded.hold(target.namespace, evict),
     dial: (port, signal) => forwarded.dial(target.namespace, signal, (either) => host.portForward(id, port, either)),
-    describe: (port, error) =>
-      `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${errorMessage(error)}`,
+    describe: (port, error) => `error forwarding port ${port} to pod ${id}, uid : ${errorMessage(error)}`,
   };
 }
 

@@ -7,6 +7,7 @@ import type { WebSocket } from 'ws';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { ownBytes } from '../../../api/machinery/own-bytes.ts';
 import {
+  type CommandOutcome,
   endStream,
   outcomeStatus,
   outcomeText,
@@ -144,12 +145,16 @@ export function acceptWebSocketCommand(
     async finish(outcome) {
       await Promise.all([endStream(stdout), endStream(stderr)]);
       const isModern = protocol.startsWith('v4') || protocol.startsWith('v5');
-      const text = isModern ? JSON.stringify(outcomeStatus(outcome)) : outcomeText(outcome);
+      const text = isModern ? JSON.stringify(outcomeStatus(translated(outcome))) : outcomeText(outcome);
       if (text !== '') await new Promise<void>((resolve) => send(CHANNEL.error, Buffer.from(text), () => resolve()));
       socket.close(1000);
     },
   };
 }
+
+/** The kubelet answers a WebSocket as the client of its runtime's server, whose error it reports as one of its own. */
+const translated = (outcome: CommandOutcome): CommandOutcome =>
+  outcome.state === 'exited' ? outcome : { ...outcome, message: `Internal error occurred: ${outcome.message}` };
 
 function readMessage(data: Buffer, isBase64: boolean): { channel: number; payload: Buffer } {
   if (data.length === 0) return { channel: -1, payload: data };

@@ -93,6 +93,16 @@ describe('a command over the streams of a runtime', () => {
     assert.deepEqual([stdout.text(), stderr.text()], ['HELLO', 'err']);
   });
 
+  it('fails with the cause, without what the server of the runtime writes before it', async () => {
+    const message = 'Internal error occurred: error executing command in container: no such file';
+    const url = await serve(['error', 'stdout'], (streams) => {
+      streams.get('stdout')?.end();
+      streams.get('error')?.end(JSON.stringify({ status: 'Failure', reason: 'InternalError', message, code: 500 }));
+    });
+    const io = { stdout: new PassThrough().resume(), tty: false, signal };
+    await assert.rejects(runRemoteCommand(url, io, systemClock), { name: 'RuntimeError', message: 'no such file' });
+  });
+
   it('leaves no listeners on an output that is slow', async () => {
     const url = await serve(['error', 'stdout'], async (streams) => {
       const out = streams.get('stdout');
@@ -244,7 +254,10 @@ describe('a port over the streams of a runtime', () => {
   });
 
   it("fails with the runtime's error", async () => {
-    const url = await serve(['error', 'data'], (streams) => void streams.get('error')?.end('connection refused'));
+    const url = await serve(
+      ['error', 'data'],
+      (streams) => void streams.get('error')?.end('error forwarding port 8080 to pod 1a2b, uid : connection refused'),
+    );
     const connection = await forwardRemotePort(url, 8080, AbortSignal.timeout(60_000));
     await assert.rejects(
       (async () => {

@@ -44,6 +44,17 @@ describe('a command over WebSocket', () => {
     assert.match(messages[3]?.slice(1) ?? '', /^\{.*"NonZeroExitCode".*"ExitCode","message":"3"/);
   });
 
+  it('reports a command that failed as the failure of an answer of the runtime', async (t) => {
+    const { command, messages, closed } = await open(t, 'v5.channel.k8s.io', { stdout: true });
+    await command.finish({ state: 'failed', message: 'error executing command in container: nope' });
+    await closed;
+    const { message } = JSON.parse(messages.at(-1)?.slice(1) ?? '') as { message: string };
+    assert.equal(
+      message,
+      'Internal error occurred: Internal error occurred: error executing command in container: nope',
+    );
+  });
+
   it('closes only stdin in version 5, and survives later messages for it', async (t) => {
     const { client, command, messages, closed } = await open(t, 'v5.channel.k8s.io', { stdin: true });
     client.send(Buffer.from('\u0000hello'));
