@@ -61,7 +61,13 @@ export interface AgentServerOptions extends RoutesOptions {
   /** The maximum number of connections of all ports together. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
   /** Called for each request. The returned function is called when the request ends. */
-  readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
+  readonly observe?: (request: {
+    readonly method: string;
+    readonly path: string;
+    readonly serverType: 'readwrite' | 'readonly';
+    /** What a WebSocket is opened for. */
+    readonly webSocket?: 'exec' | 'attach' | 'portforward' | undefined;
+  }) => () => void;
 }
 
 interface ServedRoute {
@@ -302,7 +308,7 @@ function observeRequests(
 ): void {
   if (observe === undefined) return;
   app.addHook('onRequest', (request, reply, done) => {
-    const end = observe(request.method, parseTarget(request.url).path.decoded, serverType);
+    const end = observe({ method: request.method, path: parseTarget(request.url).path.decoded, serverType });
     reply.raw.once('close', end);
     done();
   });
@@ -341,13 +347,28 @@ async function authorize(
   if (user.name !== ANONYMOUS_USER) limit.proven(request.socket);
 }
 
+const SUBRESOURCES: ReadonlyMap<string, 'exec' | 'attach' | 'portforward'> = new Map([
+  ['exec', 'exec'],
+  ['attach', 'attach'],
+  ['portForward', 'portforward'],
+]);
+
 function serveUpgrades(server: HttpsServer, headers: IncompleteHeaders, options: AgentServerOptions & Gate): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
     headers.remove(request.socket);
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
-      const target = streamTarget(parseTarget(request.url));
+      const parsed = parseTarget(request.url);
+      const target = streamTarget(parsed);
+      const isWebSocket = request.headers.upgrade?.toLowerCase() === 'websocket';
+      const end = options.observe?.({
+        method: request.method ?? 'GET',
+        path: parsed.path.decoded,
+        serverType: 'readwrite',
+        webSocket: isWebSocket ? SUBRESOURCES.get(target?.action ?? '') : undefined,
+      });
+      if (end !== undefined) socket.once('close', end);
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found\n');
       // WebSocket clients open a stream by GET: the permission to read alone must not run commands.
       await authorize(options, request, [...new Set([request.method ?? 'GET', 'POST'])]);

@@ -7,7 +7,16 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 
 interface HttpObserver {
   /** Called at the start of a request. Returns the function to call at its end. */
-  (method: string, path: string, serverType: 'readwrite' | 'readonly'): () => void;
+  (request: ObservedRequest): () => void;
+}
+
+/** A request to the agent's server. */
+interface ObservedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly serverType: 'readwrite' | 'readonly';
+  /** What a WebSocket is opened for. */
+  readonly webSocket?: 'exec' | 'attach' | 'portforward' | undefined;
 }
 
 const LONG_RUNNING = new Set(['exec', 'attach', 'portforward', 'debug']);
@@ -68,7 +77,13 @@ export function createHttpObserver(metrics: MetricsRegistry, clock: Clock): Http
     help: 'Duration in seconds to serve http requests',
     labels,
   });
-  return (method, path, serverType) => {
+  const webSockets = metrics.counter({
+    name: 'kubelet_websocket_streaming_requests_total',
+    help: 'Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.',
+    labels: ['subresource'],
+  });
+  return ({ method, path, serverType, webSocket }) => {
+    if (webSocket !== undefined) webSockets.with(webSocket).inc();
     const label = pathLabel(path);
     const values = [String(LONG_RUNNING.has(label.toLowerCase())), method, label, serverType];
     const fromMs = clock.monotonic();

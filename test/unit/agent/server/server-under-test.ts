@@ -47,6 +47,7 @@ type GivenOptions = { readonly host: PodHost } & Partial<
     | 'logger'
     | 'headersBudgetBytes'
     | 'maxConnections'
+    | 'observe'
   >
 >;
 
