@@ -421,6 +421,30 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
     { operation: 'UPDATE', resource: 'persistentvolumeclaims', object: claim({}), oldObject: claim({}) },
     'may only update PVC status',
   ],
+  'the status of a pod by another operation than an update': [
+    { operation: 'DELETE', resource: 'pods', subresource: 'status', name: 'own', oldObject: own },
+    'unexpected operation "DELETE"',
+  ],
+  'the status of a claim by another operation than an update': [
+    { operation: 'DELETE', resource: 'persistentvolumeclaims', subresource: 'status', oldObject: claim({}) },
+    'unexpected operation "DELETE"',
+  ],
+  'an eviction that is changed': [
+    { operation: 'UPDATE', resource: 'pods', subresource: 'eviction', object: object('own') },
+    'unexpected operation UPDATE',
+  ],
+  'an eviction of a pod without a name': [
+    { resource: 'pods', subresource: 'eviction', object: object('') },
+    'could not determine pod from request data',
+  ],
+  'a new node with an owner': [
+    { resource: 'nodes', namespace: '', object: object('a', {}, { ownerReferences: [OWNER] }) },
+    'node "a" is not allowed to modify ownerReferences',
+  ],
+  'a new node with a source of its configuration': [
+    { resource: 'nodes', namespace: '', object: object('a', { configSource: {} }) },
+    'node "a" is not allowed to create pods with a non-nil configSource',
+  ],
   'a certificate of another name': [csrOf('b', NODE_SIGNER), 'can only create a node CSR with CN=system:node:a'],
 };
 for (const [what, [asked, why]] of Object.entries(refused)) {
