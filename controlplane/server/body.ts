@@ -142,6 +142,9 @@ export const jsonType = (value: unknown): string => (value === null ? 'null' : j
 
 const DELETE_OPTIONS: TypeMeta = { apiVersion: 'meta.k8s.io/v1', kind: 'DeleteOptions' };
 
+/** The type of options in the audit log of kube-apiserver, which records them as it has decoded them. */
+const RECORDED_OPTIONS: TypeMeta = { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/__internal' };
+
 /** Reads and decodes DeleteOptions. Resolves to `undefined` without a body. Rejects as `receiveBody` does, or with a 400. */
 export async function readDeleteOptions(
   request: ApiRequest,
@@ -154,6 +157,7 @@ export async function readDeleteOptions(
   request.audited?.bodyIs(body);
   const { kind, apiVersion } = deleteOptionsType(body);
   checkDeleteOptionsKind(kind, apiVersion);
+  request.audited?.bodyIs({ ...body, ...RECORDED_OPTIONS });
   return body;
 }
 

@@ -36,8 +36,7 @@ interface Reply extends ObjectReply {
 /** Sends one object. */
 export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): void {
   const { request, encodings, media } = reply;
-  if (rest.subresource?.kind !== undefined && entry.object.kind === 'Status') request.audited?.statusIs(entry.object);
-  else request.audited?.answerIs(entry.bytes);
+  recordEntry(reply, rest, entry);
   if (
     media.format === 'json' &&
     media.as === '' &&
@@ -65,15 +64,26 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
     media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
     NEWLINE,
   ]);
-  if (media.as === 'Table') {
-    const metadata = {
-      resourceVersion: entry.object.metadata.resourceVersion ?? '',
-      continue: '',
-      remainingItemCount: undefined,
-    };
-    pieces = table(reply, rest.tableInfo ?? rest.info, [entry], metadata);
-  }
+  if (media.as === 'Table') pieces = tableOfEntry(reply, rest, entry);
   sendJson(reply, status, pieces);
+}
+
+/** Passes the answer to the audit log in the form that the client gets, but in JSON. */
+function recordEntry(reply: Reply, rest: Rest, entry: Entry): void {
+  const { encodings, media } = reply;
+  const { audited } = reply.request;
+  if (rest.subresource?.kind !== undefined && entry.object.kind === 'Status') audited?.statusIs(entry.object);
+  else if (media.as === 'PartialObjectMetadata') audited?.answerIs(encodings.metadata(entry, media.version));
+  else if (media.as === 'Table') audited?.answerIs(() => parsed(tableOfEntry(reply, rest, entry)));
+  else audited?.answerIs(entry.bytes);
+}
+
+const parsed = (pieces: Pieces): object => parseExactJson(pieces.whole().toString()) as object;
+
+function tableOfEntry(reply: Reply, rest: Rest, entry: Entry): Pieces {
+  const resourceVersion = entry.object.metadata.resourceVersion ?? '';
+  const metadata = { resourceVersion, continue: '', remainingItemCount: undefined };
+  return table(reply, rest.tableInfo ?? rest.info, [entry], metadata);
 }
 
 const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
@@ -83,12 +93,7 @@ const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
 export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], metadata: ListMetadata): void {
   const { request, encodings, media } = reply;
   const { info } = rest;
-  request.audited?.answerIs(() => ({
-    kind: info.custom?.listKind ?? `${info.kind}List`,
-    apiVersion: apiVersionOf(info),
-    metadata: parseExactJson(listMetadata(metadata, info.custom !== undefined)),
-    items: itemHead(encodings, info) === undefined ? entries.map(({ object }) => object) : entries.map(withoutType),
-  }));
+  request.audited?.answerIs(() => recordedList(reply, info, entries, metadata));
   if (media.as === 'PartialObjectMetadata') {
     throw newNotAcceptable(
       `you requested PartialObjectMetadata, but the requested object is a list (*${info.custom === undefined ? `${internalPackage(info.group)}.${info.kind}List` : 'unstructured.UnstructuredList'})`,
@@ -139,6 +144,25 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
   }
   pieces.add(CLOSE_LIST);
   sendJson(reply, 200, pieces);
+}
+
+/** Returns a list for the audit log, in the form that the client gets. */
+function recordedList(reply: Reply, info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): object {
+  const { encodings, media } = reply;
+  if (media.as === 'Table') return parsed(table(reply, info, entries, metadata));
+  if (media.as === 'PartialObjectMetadataList')
+    return {
+      kind: 'PartialObjectMetadataList',
+      apiVersion: `meta.k8s.io/${media.version}`,
+      metadata: parseExactJson(listMetadata(metadata)),
+      items: entries.map((entry) => parseExactJson(encodings.metadata(entry, media.version).toString())),
+    };
+  return {
+    kind: info.custom?.listKind ?? `${info.kind}List`,
+    apiVersion: apiVersionOf(info),
+    metadata: parseExactJson(listMetadata(metadata, info.custom !== undefined)),
+    items: itemHead(encodings, info) === undefined ? entries.map(({ object }) => object) : entries.map(withoutType),
+  };
 }
 
 /**
