@@ -57,8 +57,9 @@ export async function withKubeconfig<T>(
 }
 
 /**
- * Does the same with the file that a control plane writes to its data directory. Refuses one that names programs or other
- * files: root may use the directory of another user, who could let root execute a program or send a file to a server.
+ * Runs `work` with a client of the cluster of the kubeconfig that a control plane wrote to its data directory. Throws a
+ * `CommandError` if the file names programs or other files: root may use the directory of another user, who could let root
+ * execute a program or send a file to a server.
  */
 export async function withOwnKubeconfig<T>(
   path: string,
@@ -96,9 +97,11 @@ async function withClusterOf<T>(
  */
 function withRemedy(error: unknown, server: string, files: readonly string[]): unknown {
   const place = `the API server ${server} of ${files.join(', ')}`;
-  const remedy = 'another cluster is named with --kubeconfig or KUBECONFIG';
+  const remedy = 'name another cluster with --kubeconfig or KUBECONFIG';
   if (error instanceof NotSentError)
-    return new CommandError(`cannot connect to ${place}: ${error.message} (does it run? ${remedy})`, { cause: error });
+    return new CommandError(`cannot connect to ${place}: ${error.message} (is it running? if so, ${remedy})`, {
+      cause: error,
+    });
   if (isStatusError(error, 'Unauthorized'))
     return new CommandError(`${place} refuses the credentials of the kubeconfig: ${error.message} (${remedy})`, {
       cause: error,

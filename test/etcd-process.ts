@@ -25,7 +25,7 @@ interface MemberOptions {
   readonly more: readonly string[];
 }
 
-/** A member of etcd in its own process. It is restarted with the same data and ports. */
+/** A member of etcd in its own process. It can be stopped and started again with the same data and ports. */
 export class EtcdProcess {
   readonly url: string;
   /** The proxy through which other members reach this one, if the cluster has `hasPeerProxies`. */
@@ -70,7 +70,7 @@ export class EtcdProcess {
     return members;
   }
 
-  /** Resolves when etcd answers. The data and the ports stay the same over restarts. */
+  /** Starts the process. Resolves when etcd responds. The data and the ports stay the same over restarts. */
   async launch(): Promise<void> {
     const child = spawn('etcd', this.#arguments, { stdio: 'ignore' });
     this.#child = child;
@@ -103,11 +103,12 @@ export class EtcdProcess {
     });
   }
 
-  /** Ends the alarms, after space was made. Resolves to their number. */
+  /** Clears the alarms, after space was freed. Resolves to the number of alarms. */
   disarm(): Promise<number> {
     return this.asMember((members) => members.disarm());
   }
 
+  /** Runs a function with a client of the maintenance and cluster services of this member. */
   async asMember<T>(run: (members: EtcdMembers) => Promise<T>): Promise<T> {
     const members = await EtcdMembers.at(this.url, {});
     try {

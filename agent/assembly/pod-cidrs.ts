@@ -1,6 +1,6 @@
 /**
- * Passes the node's pod CIDRs to the container runtime, as the API server assigns them. A runtime that rejects them is called
- * again until it accepts; of several changes the newest counts.
+ * Passes the node's pod CIDRs to the container runtime when the Node object in the API server has new ones. A runtime that
+ * rejects them is called again until it accepts. If they change several times meanwhile, only the newest are passed.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';

@@ -68,7 +68,7 @@ interface PodsDeps {
   readonly shutdown: Pick<NodeShutdown, 'refusal'>;
 }
 
-/** The parts that run pods. `run` ends when the sync loop, the workers and housekeeping have ended. */
+/** The parts that run pods. `run` resolves when all their loops have stopped. */
 export interface Pods extends Part {
   readonly pleg: Pleg;
   readonly runtimeState: RuntimeState;
@@ -307,8 +307,8 @@ function createHousekeeping(
 }
 
 /**
- * Returns the directory of links to container logs, which log agents read. An agent with another directory of pod logs leaves
- * it alone.
+ * Returns the directory of links to container logs, which log agents read, or `undefined` if no links are to be made there.
+ * Only an agent with the default directory of pod logs uses it, because a host has one such directory.
  */
 function containerLogsDirectory({ flags }: Base): string | undefined {
   return flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined;

@@ -1,11 +1,14 @@
-/** The agent's claims on its process and host: the lock file, process settings, checks of the host, kernel parameters. */
+/** Prepares the agent's process and host: the lock file, process settings, checks of the host, kernel parameters. */
 import { resolve } from 'node:path';
 import { acquireLockFile } from '../host/process/lock-file.ts';
 import { applyProcessSettings, checkHost, setKernelParameters } from '../host/process/host-demands.ts';
 import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
-/** Waits for the lock file, then applies the settings of the process, as far as it may. The part releases the lock file. */
+/**
+ * Waits until the lock file is locked, and then applies the settings of the process. A setting that the agent may not change is
+ * logged. Closing the part unlocks the file.
+ */
 export async function takeProcess({ flags, clock, logger, signal }: Base, onContention: () => void): Promise<Part> {
   const release =
     flags.lockFile === ''

@@ -1,6 +1,6 @@
 /**
- * Formats CEL values for the function `format` of the library of strings, as cel-go does in the version of the library that
- * Kubernetes declares: numbers as in English texts, and values inside of lists and maps as literals.
+ * Formats CEL values for the function `format` of the strings library, as cel-go does in the library version that Kubernetes
+ * enables: numbers as in English texts, and values inside of lists and maps as literals.
  */
 import { quoteText } from '../meta/quote.ts';
 import { doubleText } from './double-text.ts';
@@ -20,12 +20,16 @@ import {
 } from './values.ts';
 
 const DEFAULT_PRECISION = 6;
-/** The maximum precision of JavaScript's `toFixed`. No double has more decimals that are not 0 and matter. */
+/** The maximum precision of JavaScript's `toFixed`. Further decimals are written as 0. */
 const MAX_DIGITS = 100;
 /** Bounds the length of a formatted number. */
 const MAX_PRECISION = 1000;
 
-/** Supports `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional precision, and `%%`. */
+/**
+ * Replaces the clauses of a text by the formatted arguments: `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional
+ * precision, and `%%`. Throws `CelError` for an unknown clause, a missing argument, and an argument of a type that its clause
+ * does not take.
+ */
 export function format(text: string, args: readonly unknown[]): string {
   let next = 0;
   return text.replace(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {
@@ -51,6 +55,7 @@ function clause(verb: string, value: CelValue, precision: number): string {
     case 'e': {
       const number = numberOf(value);
       if (number === undefined) throw refuse();
+      // With `%e`, cel-go takes the precision for the minimum width.
       return verb === 'f' ? grouped(number, precision) : scientific(number).padStart(precision);
     }
     case 'b':
@@ -85,14 +90,14 @@ const WORDS: ReadonlyMap<CelValue, number> = new Map([
 
 const numberOf = (value: CelValue): number | undefined => (value instanceof Double ? value.value : WORDS.get(value));
 
-/** Returns the sign for numbers that are not finite, as English texts write them. */
+/** Returns NaN and infinities as English texts write them, and `undefined` for finite numbers. */
 function unending(value: number): string | undefined {
   if (Number.isNaN(value)) return 'NaN';
   if (Number.isFinite(value)) return undefined;
   return value > 0 ? '∞' : '-∞';
 }
 
-/** Returns the number with a comma between thousands. */
+/** Returns the number with this many decimals and with commas between thousands. */
 function grouped(value: number, precision: number): string {
   const [whole = '', ...decimals] = fixed(value, precision).split('.');
   return unending(value) ?? [withCommas(whole), ...decimals].join('.');
@@ -107,7 +112,7 @@ function withCommas(whole: string): string {
 
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
 
-/** Returns the number as `1.234568×10⁰⁴`. */
+/** Returns the number with six decimals in scientific notation, such as `1.234568×10⁰⁴`. */
 function scientific(value: number): string {
   const [mantissa = '', exponent = ''] = value.toExponential(DEFAULT_PRECISION).split('e');
   const digits = exponent.slice(1).padStart(2, '0');
@@ -115,7 +120,10 @@ function scientific(value: number): string {
   return unending(value) ?? `${mantissa}×10${exponent.startsWith('-') ? '⁻' : ''}${power}`;
 }
 
-/** Formats a number with this many decimals. A number exactly between two results is rounded to the even one. */
+/**
+ * Formats a finite number with this many decimals, and returns an empty string for others. A number exactly between two results
+ * is rounded to the even one.
+ */
 function fixed(value: number, precision: number): string {
   if (!Number.isFinite(value)) return '';
   if (precision > MAX_DIGITS) return fixed(value, MAX_DIGITS) + '0'.repeat(precision - MAX_DIGITS);
@@ -129,7 +137,7 @@ function fixed(value: number, precision: number): string {
   return /[02468]$/.test(down) ? down : rounded;
 }
 
-/** Returns the text of a value: of lists and maps their literals. */
+/** Formats a value for `%s`. Lists and maps are written as literals. Throws `CelError` for a type that has no text. */
 function shown(value: CelValue): string {
   if (value === null) return 'null';
   if (typeof value !== 'object') return String(value);

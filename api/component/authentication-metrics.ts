@@ -10,7 +10,7 @@ const EXPIRATIONS = [0, HOUR / 2, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * 
   [3, 6, 12].map((months) => months * 30 * DAY),
 );
 
-/** Receives lookups (durations in seconds) and validations of the token cache. */
+/** Receives lookups in the token cache, with their durations in seconds, and token validations. */
 export interface TokenCacheMetrics {
   looked(status: 'hit' | 'miss', seconds: number): void;
   fetched(status: 'ok' | 'error'): void;
@@ -18,7 +18,7 @@ export interface TokenCacheMetrics {
   active(status: 'blocked' | 'in_flight', by: 1 | -1): void;
 }
 
-/** Receives the remaining lifetimes, in seconds, of accepted client certificates. */
+/** Registers and returns the histogram of the remaining lifetimes, in seconds, of accepted client certificates. */
 export function certificateExpirations(registry: MetricsRegistry): Histogram {
   return registry
     .histogram({

@@ -49,8 +49,8 @@ function absoluteStart(target: string): number {
 }
 
 /**
- * Returns the rest of the raw path after `count` segments, from its slash on, byte for byte. It is empty if nothing follows. An
- * encoded slash counts as a separator, as it does in `segments`.
+ * Returns the raw path after the first `count` segments, with a slash before it and otherwise byte for byte. It is empty if no
+ * slash follows these segments. An encoded slash counts as a separator, as it does in `segments`.
  */
 export function rawAfter({ raw }: RequestPath, count: number): string {
   let at = 0;
@@ -68,7 +68,8 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
 
 /**
  * Returns why a path must not be forwarded to an API server that authorizes it again, or an empty text. In addition to
- * `forwardingFault`, it refuses empty segments and encoded slashes, because they shift the segments of a resource.
+ * `forwardingFault`, it refuses paths without a leading slash, empty segments and encoded slashes, because they shift the
+ * segments of a resource. A slash at the end is allowed.
  */
 export function apiForwardingFault({ raw, segments }: RequestPath): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';
@@ -86,7 +87,8 @@ function slashLength(raw: string, at: number): 0 | 1 | 3 {
 
 /**
  * Returns why a path must not be forwarded to another server, or an empty text. Servers interpret dot segments, backslashes and
- * control characters differently, so the authorized path could become another one there.
+ * control characters differently, so the authorized path could become another one there. A plain space would end the request
+ * target. Throws `RequestPathError` as `parseRequestPath` does.
  */
 export function forwardingFault(rawRest: string): string {
   const decoded = decode(rawRest);

@@ -24,7 +24,7 @@ export type Usage = ReadonlyMap<string, Quantity>;
 
 const ONE = newQuantity(1);
 const NOTHING = newQuantity(0);
-/** Kinds that are counted under their plain name as well as under `count/…`. */
+/** Resources that are counted under their plain name as well as under `count/…`. */
 export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
   'pods',
   'services',
@@ -38,6 +38,7 @@ export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
 const BARE_REQUESTS = new Set(['cpu', 'memory', 'ephemeral-storage']);
 const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
 
+/** The resources that are charged for updates as well as for creates. */
 const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 /**
  * The resources that quotas do not count. Reviews and bindings are not stored, and a quota for events would cause further
@@ -222,7 +223,7 @@ function inSet(value: string, { operator, values }: ScopeRequirement): boolean {
   }
 }
 
-/** Whether a pod ends by itself, which quotas call `Terminating`. */
+/** Whether a pod has an active deadline. Quotas call such a pod `Terminating`. */
 const hasDeadline = (pod: Pod | undefined): boolean => (pod?.spec?.activeDeadlineSeconds ?? undefined) !== undefined;
 
 function podInScope(pod: Pod, requirement: ScopeRequirement): boolean {
@@ -271,8 +272,9 @@ function crossesNamespaces(spec: PodSpec): boolean {
 }
 
 /**
- * Returns `must specify limits.memory for: a; requests.cpu for: b`, or nothing. Only the resources of containers are checked,
- * not those of the pod.
+ * Returns which CPU and memory amounts of a quota the containers of a pod do not specify, such as `must specify limits.memory
+ * for: a; requests.cpu for: b`, or `undefined` if all are specified. An amount that the pod specifies as a whole is not
+ * required of its containers.
  */
 export function missingAmounts(spec: PodSpec, hard: readonly string[]): string | undefined {
   const podLevel = spec.resources;

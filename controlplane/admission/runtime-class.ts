@@ -9,7 +9,10 @@ import { mergeTolerations, sameResources } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Lister, Listers } from '../readers/listers.ts';
 
-/** Refuses with 403 a class that does not exist, and an overhead that differs from that of the class. */
+/**
+ * Creates the plugin. It refuses a pod with 403 if its class does not exist, or if its overhead or its node selector
+ * contradicts the class.
+ */
 export function runtimeClassPlugin(listers: Listers): AdmissionPlugin {
   const lister = listers.of(runtimeClasses);
   return {

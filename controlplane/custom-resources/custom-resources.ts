@@ -59,8 +59,9 @@ interface Served {
   readonly uid: string;
   readonly cache: WatchCache;
   readonly lease: LeasedCache;
+  /** The value of `fieldsKey`. When it changes, the watch cache is opened again. */
   readonly fields: string;
-  /** The rows depend on this value. Watches end when it changes. */
+  /** The spec and the accepted names. When they change, watches end, so that clients list the objects in their new form. */
   readonly shape: unknown;
   readonly terminating: boolean;
   readonly sets: readonly ServedSet[];
@@ -83,7 +84,7 @@ export class CustomResources {
   /** The queue of the names of definitions. */
   readonly #queue: WorkQueue;
   readonly #cleaning = new Set<string>();
-  /** The definitions whose newest state is not served yet. */
+  /** The definitions whose newest state has not been processed yet. */
   readonly #unsettled = new Map<string, { changes: number; readonly settled: PromiseWithResolvers<void> }>();
 
   constructor(options: CustomResourcesOptions) {
@@ -91,7 +92,7 @@ export class CustomResources {
     this.#queue = new WorkQueue({ clock: options.clock, baseDelayMs: RETRY_MS, maxDelayMs: MAX_RETRY_MS });
   }
 
-  /** Resolves when all existing definitions are served. */
+  /** Resolves after the first attempt to serve each existing definition, whether it succeeded or not. */
   async start(): Promise<void> {
     const { definitions, logger, signal, catalog } = this.#options;
     catalog.settleBy((group, resource) => this.#settled(`${resource}.${group}`));
@@ -125,8 +126,8 @@ export class CustomResources {
   }
 
   /**
-   * Resolves when the definition is served or refused, or after `MAX_SETTLING_MS`, so that requests do not wait for ever.
-   * Returns `undefined` if there is nothing to wait for.
+   * Resolves after an attempt to serve the newest state of the definition, or after `MAX_SETTLING_MS`, so that requests do not
+   * wait for ever. Returns `undefined` if there is nothing to wait for.
    */
   #settled(name: string): Promise<void> | undefined {
     const unsettled = this.#unsettled.get(name);
@@ -174,7 +175,11 @@ export class CustomResources {
     if (deletionTimestamp !== undefined && finalizers.includes(CLEANUP_FINALIZER)) this.#cleanUp(name, definition);
   }
 
-  /** Writes the accepted names. Returns true if the status was written, so that a newer state will arrive. */
+  /**
+   * Writes the accepted names and conditions if they changed, and serves the written definition. Resolves to false if the
+   * status is up to date already. It resolves to true if the status was written, or if the definition was changed or deleted
+   * meanwhile: the informer then delivers a newer state. Throws the conflict if the informer has not delivered it yet.
+   */
   async #accept(definition: Definition): Promise<boolean> {
     const { client, clock } = this.#options;
     const name = definition.metadata.name ?? '';
@@ -311,7 +316,7 @@ export class CustomResources {
         await sleepOn(clock, OTHERS_WRITE_MS, signal);
         await storage.catchUp();
         if (served.cache.count() > 0)
-          throw new Error('another server created objects meanwhile; they are deleted as well');
+          throw new Error('another server created objects meanwhile, which the next attempt deletes');
       }
     }
     const current = (await client.get(customResourceDefinitions, '', name)) as Definition;

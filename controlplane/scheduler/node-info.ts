@@ -66,7 +66,7 @@ export class NodeInfo {
     this.#count(info, -1);
   }
 
-  /** Returns a copy that can be changed without this one. */
+  /** Returns a copy. Adding and removing pods there does not change this one. */
   clone(): NodeInfo {
     return new NodeInfo(this.node, this);
   }

@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
 
 /** The credentials and the region that the server accepts. */
 export const FAKE_S3_KEYS = { id: 'AKIDFAKE', secret: 'the+secret/of=the-fake', region: 'eu-test-1' } as const;
+/** The number of keys in a page of a list. */
 const PAGE = 2;
 
 /** Responds instead of the server. Returns true if it did. */
@@ -117,7 +118,7 @@ function send(response: ServerResponse, status: number, xml: string): void {
   response.writeHead(status, { 'content-type': 'application/xml' }).end(xml);
 }
 
-/** Returns why the signature is invalid. It is computed from the received bytes. */
+/** Returns the error code if the signature of the received bytes is invalid, or `undefined` if it is valid. */
 function refusalOf(request: IncomingMessage, url: URL, body: Buffer): string | undefined {
   const { authorization = '', 'x-amz-date': date, 'x-amz-content-sha256': hash } = request.headers;
   const { id, secret, region } = FAKE_S3_KEYS;

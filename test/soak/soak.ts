@@ -1,4 +1,4 @@
-/** `npm run soak` exits with 1 if the storage, or with `--agent` the agent, violated a guarantee. */
+/** The program of `npm run soak`. It runs the soak test that the flags select, and exits with 1 if a guarantee was violated. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,15 +19,16 @@ const USAGE = `usage: npm run soak -- [--minutes N] [--seed S] [--only FAULT,FAU
        npm run soak -- --power [--minutes N] [--seed S] [--only PROGRAM,PROGRAM]
        npm run soak -- --judge FILE
 
-Without --agent, clients write, read, list and watch while the control plane meets faults of its process and its
-disk; what the clients saw is judged. With --agent, the agent is killed at one step after the other while pods
-are created, deleted, crashed and resized on a private runtime; the host, the API server and what the
-containers recorded are judged. With --etcd, several control planes share an etcd cluster, and
-both meet faults while nodes run pods; what the clients of all servers saw, the starts of pods, and the addresses of
-services are judged. With --standby, a first control plane and its standby meet
-faults, the network between them is cut, and the standby is promoted. Exits with 1 where a promise was broken. Needs a C compiler, or root.
-What the clients saw is kept in a file where a promise was broken; --judge judges such a file again.
---only etcd, --only standby and --only power are the same as --etcd, --standby and --power.
+By default, clients write, read, list and watch while the process and the disk of the control plane have faults, and
+the results that the clients saw are checked. With --agent, the agent is killed at one step after the other while pods
+are created, deleted, crashed and resized on a private runtime, and the host, the API server and the records of the
+containers are checked. With --etcd, several control planes share an etcd cluster, and both have faults while nodes run
+pods; the results that the clients saw, the starts of pods and the addresses of services are checked. With --standby, the
+first control plane and its standby have faults, the network between them is cut, and the standby is promoted. With
+--power, the writes of a program are recorded, and the disk states that a power failure could leave are checked.
+
+Exits with 1 if a guarantee was violated. The results that the clients saw are then kept in a file, which --judge checks
+again. Needs a C compiler or root.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
   --etcd           soak several control planes on one etcd, with the faults
@@ -37,12 +38,15 @@ What the clients saw is kept in a file where a promise was broken; --judge judge
   --other PROGRAM  the last control plane is of another release: its bin/orchlet
   --standby        soak a first control plane and its standby, with the faults
                    ${Object.keys(PAIR_FAULTS).join(' ')}
-  --power          record the programs ${Object.keys(SCENES).join(' ')}
+  --power          soak against power failures the programs
+                   ${Object.keys(SCENES).join(' ')}
   --minutes N      how long (default 1)
-  --seed S         the same seed draws the same program (default: random)
-  --only FAULTS    of the control plane, these alone: ${Object.keys(FAULTS).join(' ')}
+  --seed S         the same seed repeats the same operations and faults (default: random)
+  --only LIST      only these faults, or with --power only these programs; the faults of the default run are
+                   ${Object.keys(FAULTS).join(' ')}
+                   (etcd, standby or power alone stands for --etcd, --standby or --power)
   --disk MIB       size of the disk of the control plane (default 64)
-  --judge FILE     judge what the clients of an earlier run saw
+  --judge FILE     check the results that the clients of an earlier run saw
   --help           show this
 `;
 

@@ -3,8 +3,8 @@
  * to its cgroups. The slices last until the host shuts down, and the agent sets the limits again when it starts. Limits without
  * a systemd property (huge pages) are written to the kernel's files.
  *
- * Each change runs one `busctl` process, one after the other, and none if nothing changes. If systemd does not respond, the
- * files are written instead, and this is logged once.
+ * Changes run one after the other, and each calls systemd through a `busctl` process. Setting the limits that a unit already
+ * has calls nothing. If a call fails, the kernel's files are written instead, and the first failure is logged.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -51,7 +51,7 @@ interface SystemdCgroupsOptions {
 /** The cgroup driver `systemd`. Names end in `.slice`. */
 export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
-  /** The JSON of the resources that each unit was given last. */
+  /** The resources that were last set on each unit, as JSON. */
   readonly #given = new Map<string, string>();
   /** Changes of units must not overlap. */
   readonly #changes = new SerialQueue();
@@ -170,7 +170,7 @@ export class SystemdCgroups implements CgroupManager {
     this.#warned = true;
     this.#options.logger.warn(
       { err: error },
-      'Cannot set limits of slices through systemd (busctl over the system bus), writing cgroup files, which systemd may revert',
+      'Cannot manage slices through systemd (busctl over the system bus), writing cgroup files, which systemd may revert',
     );
   }
 }

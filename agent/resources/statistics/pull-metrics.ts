@@ -4,7 +4,7 @@ import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 const MIB = 1024 * 1024;
 const GIB = 1024 * MIB;
 
-/** The label of images that are larger than a size, from the largest on. */
+/** The labels of images by the size that they exceed. The largest size comes first. */
 const SIZES: readonly (readonly [aboveBytes: number, label: string])[] = [
   [100 * GIB, 'GT100GB'],
   [60 * GIB, '60GB-100GB'],
@@ -38,7 +38,10 @@ export function pullMetrics(metrics: MetricsRegistry): (tookMs: number, sizeByte
   };
 }
 
-/** Shows the hash of the configuration, and returns the observer of runs of the plugins that it names. */
+/**
+ * Registers a gauge that shows the hash of the credential provider configuration, and returns the observer of runs of its
+ * plugins.
+ */
 export function credentialProviderMetrics(
   metrics: MetricsRegistry,
   configHash: string,

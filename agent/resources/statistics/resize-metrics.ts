@@ -12,7 +12,7 @@ const DURATION_BUCKETS_MS = [
 export function resizeMetrics(metrics: MetricsRegistry): ResizeObserver {
   const requests = metrics.counter({
     name: 'kubelet_container_requested_resizes_total',
-    help: 'Changes that clients requested of the amounts of containers: of cpu or memory (resource), of limits or requests (requirement), by operation (add, remove, increase, decrease).',
+    help: 'Changes to the resources of containers that clients requested, by resource (cpu or memory), requirement (limits or requests) and operation (add, remove, increase, decrease).',
     labels: ['resource', 'requirement', 'operation'],
   });
   const durations = metrics.histogram({
@@ -23,12 +23,12 @@ export function resizeMetrics(metrics: MetricsRegistry): ResizeObserver {
   });
   const infeasible = metrics.counter({
     name: 'kubelet_pod_infeasible_resizes_total',
-    help: 'Resizes that this node cannot apply to their pods, by what makes them infeasible.',
+    help: 'Resizes that this node cannot apply to their pods, by the reason.',
     labels: ['reason_detail'],
   });
   const accepted = metrics.counter({
     name: 'kubelet_pod_deferred_accepted_resizes_total',
-    help: 'Resizes that were deferred and fit later, by what had them tried again.',
+    help: 'Resizes that were deferred and fit later, by what triggered the retry.',
     labels: ['retry_trigger'],
   });
   return {

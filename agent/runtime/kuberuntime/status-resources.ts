@@ -1,6 +1,7 @@
 /**
- * Computes the resources that the status of a pod shows. Before the pod runs they are the allocated ones; then those of its
- * cgroup, which knows CPU and memory only, as the kubelet reports them. Pure. `api-status.ts` calls it.
+ * Computes the resources in the status of a pod. Before the pod runs, the status shows the allocated resources. While it runs,
+ * the status shows what the pod's cgroup limits (CPU and memory), as that of the kubelet does. The amounts of the cgroup are
+ * computed and not read. Pure. `api-status.ts` calls it.
  */
 import { formatQuantity, newQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod, PodStatus } from '../../model/pod.ts';
@@ -9,13 +10,13 @@ import { areAllLimited, bytesOf, limitsOf, milliOf, podLevel, podResources, requ
 
 type Quantities = Readonly<Record<string, string | undefined>>;
 
-/** Requests of CPU up to the least shares of a cgroup, and limits up to its least quota, are not read from the cgroup. */
+/** A cgroup cannot express CPU requests and limits up to these. The status then shows those of the pod's spec. */
 const MIN_MILLI_CPU = { requests: 2, limits: 10 } as const;
 const PAGE_BYTES = 4096;
 
 /**
  * Returns the resources in the status of a pod. A pod with pod-level resources shows these, any other pod the sum of its
- * containers. They change when a resize is done, and no more when the pod has ended.
+ * containers. They change when a resize is done, and stay the same once the pod has terminated.
  */
 export function podResourcesStatus({
   pod,
@@ -46,8 +47,8 @@ function shown(requests: Quantities, limits: Quantities): NonNullable<PodStatus[
 }
 
 /**
- * Returns the resources of the pod's cgroup together with the pod-level resources. A cgroup has no memory request: a running
- * pod keeps the one that its status had, as in the kubelet.
+ * Returns the pod-level resources, with CPU and memory as the pod's cgroup has them. A cgroup has no memory request, so a
+ * running pod keeps the one in its status, as with the kubelet.
  */
 function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['resources']> {
   const sums = { requests: podResources(pod, requestsOf), limits: podResources(pod, limitsOf) };

@@ -11,7 +11,10 @@ import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue,
 /** The number of compiled expressions that are kept. */
 const MAX_EXPRESSIONS = 1000;
 
-/** Compiles match conditions of webhooks. */
+/**
+ * Returns the function that evaluates the match conditions of an admission webhook for a request. It keeps the compiled
+ * expressions. If no condition is false but one fails, it returns the error.
+ */
 export function webhookConditions(authorizer: () => Authorizer): MatchConditions {
   const { object, oldObject, request, authorizer: decider } = ADMISSION_VARIABLES;
   const variables = {
@@ -77,7 +80,9 @@ const reviewType = struct('kubernetes.SubjectAccessReviewSpec', {
   uid: string,
 });
 
-/** Compiles match conditions of `--authorization-config`. Throws an error with the reason if an expression is invalid. */
+/**
+ * Compiles a match condition of `--authorization-config`. Throws an error with the reason if it is invalid or not a boolean.
+ */
 export const authorizationCondition: MatchConditionCompiler = (expression) => {
   let program: Program;
   try {

@@ -118,7 +118,11 @@ export class PolicySource {
     return this.#namespaces.get('', name) ?? (await this.#namespaces.live('', name));
   }
 
-  /** Returns the parameters of a binding: `[undefined]` for a policy without parameters, and an empty list if none match. */
+  /**
+   * Returns the parameters of a binding. They are `[undefined]` if the policy has no `paramKind` or the binding no `paramRef`,
+   * and an empty list if no object matches. Throws `ParamsError` if the kind is not served, the reference is invalid, or no
+   * object matches and `parameterNotFoundAction` is `Deny`.
+   */
   async params({ policy, binding }: PolicyInvocation, namespace: string): Promise<readonly (KubeObject | undefined)[]> {
     const kind = policy.spec?.paramKind;
     const ref = binding.spec?.paramRef;

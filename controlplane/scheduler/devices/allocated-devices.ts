@@ -41,7 +41,7 @@ const NONE: readonly Use[] = [];
 /** Takes the place of the node's name in an allocation that is not for a single node. */
 const SEVERAL = '';
 
-/** Counts the allocations by device and node. A device is free when no allocation holds it. */
+/** Counts the allocations by device and node. */
 export class AllocatedDevices implements DevicesInUse {
   /** The tallies by device key, and then by node. */
   readonly #tallies = new Map<string, Map<string, Tally>>();
@@ -65,7 +65,10 @@ export class AllocatedDevices implements DevicesInUse {
     return node === undefined ? [...byNode.values()] : [byNode.get(SEVERAL) ?? [], byNode.get(node) ?? []].flat();
   }
 
-  /** Replaces the allocation with this id, or removes it if `allocation` is `undefined`. */
+  /**
+   * Replaces the allocation with this id, or removes it if `allocation` is `undefined`. Devices with `adminAccess` are not
+   * counted, because they stay free for others. The id is any key that the caller chooses, such as the UID of a claim.
+   */
   set(id: string, allocation: DeviceAllocation | undefined): void {
     const before = this.#usesOf.get(id) ?? NONE;
     const results = allocation?.devices?.results ?? [];
@@ -99,8 +102,8 @@ export class AllocatedDevices implements DevicesInUse {
 }
 
 /**
- * Returns the node of an allocation, or `SEVERAL` if it is not for a single node. The scheduler selects the node of a local
- * device by its name alone.
+ * Returns the node of an allocation, or `SEVERAL` if it is not for a single node. An allocation for one node has a single term
+ * in its node selector, which requires one value of `metadata.name`.
  */
 function nodeOf(allocation: DeviceAllocation | undefined): string {
   const { nodeSelectorTerms = [] } = (allocation?.nodeSelector ?? {}) as Partial<NodeSelector>;
@@ -111,7 +114,7 @@ function nodeOf(allocation: DeviceAllocation | undefined): string {
   return isOne && key === 'metadata.name' && operator === 'In' ? name : SEVERAL;
 }
 
-/** Adds the amounts (`by` 1), or subtracts them. */
+/** Adds the amounts (`by` is 1) or subtracts them (`by` is -1), in place. */
 export function addConsumption(into: Map<string, Quantity>, consumption: Consumption, by: 1 | -1): void {
   for (const [name, amount] of consumption) {
     const before = into.get(name) ?? NOTHING;

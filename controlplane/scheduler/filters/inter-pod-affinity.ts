@@ -52,7 +52,7 @@ class AffinityCounts implements PreparedFilter {
   readonly #cluster: Cluster;
   readonly #affinity: readonly TopologyCounts[];
   readonly #antiAffinity: readonly TopologyCounts[];
-  /** The number of pods with anti-affinity to this pod, by `key=value` of the topology of their terms. */
+  /** The number of anti-affinity terms of other pods that select this pod, by topology key and then by its value. */
   readonly #repelling = new Map<string, Map<string, number>>();
   readonly #matchesItself: boolean;
 

@@ -46,7 +46,7 @@ export const volumeRestrictions: FilterPlugin = {
 const CLAIM_IN_USE =
   'node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod';
 
-/** Whether both pods use a disk, and not both of them only read it. */
+/** Whether both pods use the same disk, and at least one of them may write to it. */
 function haveConflict(pod: PodInfo, other: PodInfo): boolean {
   if (other.disks.size === 0) return false;
   for (const [disk, readOnly] of pod.disks) {
@@ -80,7 +80,10 @@ export const nodeVolumeLimits: FilterPlugin = {
   },
 };
 
-/** Returns the driver of each attached volume of the pod, by a handle that equal volumes share. */
+/**
+ * Returns the CSI driver of each volume of the pod's claims, by a key that is the same for all pods with this volume. An
+ * unbound claim counts for the provisioner of its storage class.
+ */
 function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
   const drivers = new Map<string, string>();
   for (const name of pod.claimNames) {
@@ -95,7 +98,7 @@ function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
   return drivers;
 }
 
-/** Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume. */
+/** Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume and none can be provisioned. */
 export const volumeBinding: FilterPlugin = {
   name: 'VolumeBinding',
   prepare(pod, cluster) {
@@ -119,7 +122,7 @@ export const volumeBinding: FilterPlugin = {
   },
 };
 
-/** The labels of zones and regions, with their names before Kubernetes 1.17. */
+/** Maps each label of zones and regions to its present name. Before Kubernetes 1.17 they had other names. */
 const TOPOLOGY_LABELS: ReadonlyMap<string, string> = new Map([
   [BETA_ZONE_LABEL, ZONE_LABEL],
   [BETA_REGION_LABEL, REGION_LABEL],

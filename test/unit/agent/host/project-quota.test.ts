@@ -13,7 +13,7 @@ const MOUNTS = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=rem
 32 30 0:40 / /var/lib/orchlet/agent rw - tmpfs tmpfs rw
 `;
 
-test('a limit is set at the oldest mount of the filesystem, because setquota knows no other', () => {
+test('a limit is set at the oldest mount of the filesystem, because setquota accepts no other', () => {
   const bound = parseMountInfo(
     `${MOUNTS}33 31 8:3 /data /var/lib/my\\040disk/data rw shared:9 - ext4 /dev/sda3 rw,prjquota\n`,
   );
@@ -22,7 +22,7 @@ test('a limit is set at the oldest mount of the filesystem, because setquota kno
   assert.equal(oldestMountOf([], '/'), undefined);
 });
 
-test('the projects of folders are read from lsattr', () => {
+test('the projects of directories are read from the output of lsattr', () => {
   const listed = `    0 --------------e------- /v/.
 1073741824 --------------e----P-- /v/pvc-1
    77 --------------e----P-- /v/.removed-ab c

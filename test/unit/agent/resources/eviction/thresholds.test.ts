@@ -47,7 +47,7 @@ describe('eviction thresholds', () => {
     assert.deepEqual(parseThresholds(flags({ hard: { 'nodefs.available': '0%', 'imagefs.available': '100%' } })), []);
   });
 
-  it('take the grace period of soft ones and the minimum reclaim of both', () => {
+  it('have the grace period and the minimum reclaim that other flags set for their signal', () => {
     const soft = only({
       soft: { 'memory.available': '1Gi' },
       softGracePeriod: { 'memory.available': '1m30s' },
@@ -72,7 +72,7 @@ describe('eviction thresholds', () => {
       'grace period must be specified for the soft eviction threshold memory.available',
     ],
     [
-      'a share above the whole',
+      'a percentage above 100',
       { hard: { 'nodefs.available': '110%' } },
       'eviction percentage threshold nodefs.available must be <= 100%: 110%',
     ],
@@ -92,7 +92,7 @@ describe('eviction thresholds', () => {
       'eviction threshold memory.available must be positive: -1Gi',
     ],
     [
-      'a minimum reclaim of no share',
+      'a minimum reclaim of 0 %',
       { minimumReclaim: { 'nodefs.available': '0%' } },
       'eviction percentage minimum reclaim nodefs.available must be positive: 0%',
     ],
@@ -115,7 +115,7 @@ describe('eviction thresholds', () => {
     });
   }
 
-  it('are met below the amount, and until so much more is free where a minimum is to be reclaimed', () => {
+  it('are met below the amount, and with a minimum reclaim below the sum of both', () => {
     const threshold = only({ hard: { 'memory.available': '100' }, minimumReclaim: { 'memory.available': '50' } });
     const at = (available: number, withReclaim: boolean): boolean =>
       isMet(threshold, { available, capacity: 1000 }, { withReclaim });
@@ -129,12 +129,12 @@ describe('eviction thresholds', () => {
     );
   });
 
-  it('put memory first', () => {
+  it('of memory come first', () => {
     const parsed = parseThresholds(flags({ hard: { 'nodefs.available': '10%', 'memory.available': '1Gi' } }));
     assert.equal(byUrgency(parsed)[0]?.signal, 'memory.available');
   });
 
-  it('stay met with more capacity and less of it free', () => {
+  it('stay met when less is free', () => {
     const threshold = only({ hard: { 'nodefs.available': '10%' } });
     fc.assert(
       fc.property(fc.nat(1e12), fc.nat(1e12), fc.nat(1e9), (capacity, available, less) => {
