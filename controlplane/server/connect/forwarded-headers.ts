@@ -9,6 +9,7 @@ import type { ApiRequest } from '../request.ts';
 
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
+  'http2-settings',
   'keep-alive',
   'proxy-authenticate',
   'proxy-authorization',
@@ -79,13 +80,21 @@ function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
   return new Set(typeof value === 'string' ? value.split(',').map((name) => name.trim().toLowerCase()) : []);
 }
 
-/** Returns the headers of a target's response that the client gets. */
+/** The statuses whose responses have no body. A length would be that of a body which HTTP/2 clients wait for. */
+const BODYLESS: ReadonlySet<number | undefined> = new Set([204, 205]);
+
+/**
+ * Returns the headers of a target's response that the client gets: none of the connection to the target, and none that take the
+ * place of this server's.
+ */
 export function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
-  const headers: ResponseHeaders = { 'audit-id': request.auditId };
+  const headers: ResponseHeaders = {};
+  const named = connectionNames(message.headers);
   for (const [name, value] of Object.entries(message.headers)) {
-    if (value !== undefined && !HOP_BY_HOP.has(name)) headers[name] = value;
+    if (value !== undefined && !HOP_BY_HOP.has(name) && !named.has(name)) headers[name] = value;
   }
-  return headers;
+  if (BODYLESS.has(message.statusCode)) delete headers['content-length'];
+  return { ...headers, 'audit-id': request.auditId };
 }
 
 /** Returns the value of the `Host` header, without the default port of the scheme. */

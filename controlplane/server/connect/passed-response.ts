@@ -9,6 +9,9 @@ import { newBadRequest, newErrorWithoutReason, newServiceUnavailable } from '../
 import type { ConnectTarget, Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
 
+/** The highest status of a response. HTTP/2 streams have no other. */
+const MAX_STATUS = 599;
+
 /** The size in which arrived chunks are written together. */
 const WRITTEN_BYTES = 16 * 1024;
 
@@ -60,8 +63,8 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
 /**
- * Sends a request and resolves to the response of the target. Throws a 503 if the target is unreachable, a 500 if it answers
- * with an upgrade, and a 400 if its address is refused.
+ * Sends a request and resolves to the response of the target. Throws a 503 if the target is unreachable or its status is none
+ * of a response, a 500 if it answers with an upgrade, and a 400 if its address is refused.
  */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -86,7 +89,12 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     const fail = (error: Error): void => reject(reachError(error));
     let request: ClientRequest;
     try {
-      request = dialer.request({ ...rest, ...dialedTls(options.tls) }, resolve);
+      request = dialer.request({ ...rest, ...dialedTls(options.tls) }, (message) => {
+        const { statusCode = 0 } = message;
+        if (statusCode >= 200 && statusCode <= MAX_STATUS) return resolve(message);
+        message.destroy();
+        fail(new Error(`the response has the status ${statusCode}`));
+      });
     } catch (error) {
       fail(toError(error));
       return;

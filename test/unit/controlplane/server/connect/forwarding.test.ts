@@ -2,7 +2,10 @@
  * Tests the exact bytes of a request that the target of a proxy, a tunnel or an APIService receives, and malicious responses.
  */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect as connectHttp2, type IncomingHttpHeaders } from 'node:http2';
 import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { createDialer } from '../../../../../api/http/dialer.ts';
@@ -228,4 +231,51 @@ describe('a tunnel', () => {
     assert.doesNotMatch(received[0] ?? '', /c2VjcmV0|Bearer/);
     socket.destroy();
   });
+});
+
+/** Sends a request over HTTP/2, and resolves to the headers and the body of the response. */
+async function overHttp2(path: string): Promise<{ headers: IncomingHttpHeaders; body: string }> {
+  const session = connectHttp2(`https://${HOST}:${api.port}`, { rejectUnauthorized: false });
+  try {
+    const stream = session.request({ ':path': path, authorization: 'Bearer ann' });
+    const [headers] = (await once(stream, 'response')) as [IncomingHttpHeaders];
+    return { headers, body: await text(stream) };
+  } finally {
+    session.destroy();
+  }
+}
+
+describe('a response of a pod or an aggregated server over HTTP/2', () => {
+  const answered = (head: string): string => `HTTP/1.1 ${head}\r\nContent-Length: 2\r\n\r\nok`;
+  for (const path of ['/api/v1/namespaces/ns1/pods/a/proxy/x', '/apis/ext.example.com/v1/namespaces/ns/x']) {
+    for (const [what, given, left] of [
+      ['a header that HTTP/2 forbids', 'HTTP2-Settings: abc', 'http2-settings'],
+      ['a header that it declares as one of its connection', 'Connection: X-Own\r\nX-Own: 1', 'x-own'],
+    ] as const)
+      it(`passes without ${what} (${path})`, async () => {
+        answer = answered(`200 OK\r\n${given}\r\nX-Other: 2`);
+        const { headers, body } = await overHttp2(path);
+        assert.deepEqual([headers[':status'], headers[left], headers['x-other'], body], [200, undefined, '2', 'ok']);
+      });
+
+    it(`does not replace the id of the audit event (${path})`, async () => {
+      answer = answered('200 OK\r\nAudit-Id: forged');
+      assert.match(String((await overHttp2(path)).headers['audit-id']), /^[0-9a-f-]{36}$/);
+    });
+
+    for (const status of ['000', '600', '999'])
+      it(`fails with 503 for the status ${status} (${path})`, async () => {
+        answer = answered(`${status} X`);
+        const { headers, body } = await overHttp2(path);
+        assert.equal(headers[':status'], 503);
+        assert.match(body, new RegExp(`the response has the status ${Number(status)}`));
+      });
+
+    for (const status of [204, 205])
+      it(`has no length without a body (${status}, ${path})`, async () => {
+        answer = answered(`${status} X`);
+        const { headers, body } = await overHttp2(path);
+        assert.deepEqual([headers[':status'], headers['content-length'], body], [status, undefined, '']);
+      });
+  }
 });
