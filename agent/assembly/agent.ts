@@ -376,6 +376,7 @@ function nodeStatus(
   return {
     ...server,
     listeningPorts,
+    runtimeRead: () => pleg.relisted(),
     runtimeErrors() {
       const problem = pleg.health();
       return [...runtimeState.runtimeErrors(), ...(problem === '' ? [] : [`PLEG is not healthy: ${problem}`])];

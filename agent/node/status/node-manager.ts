@@ -6,7 +6,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Client } from '../../../api/client/client.ts';
 import { background } from '../../../api/machinery/background.ts';
-import { type Clock, formatTime, whenAborted } from '../../../api/machinery/clock.ts';
+import { type Clock, formatTime, pause, whenAborted } from '../../../api/machinery/clock.ts';
 import { remoteInformers } from '../../../api/client/remote-informers.ts';
 import { nodes } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
@@ -64,6 +64,9 @@ export interface NodeManagerOptions {
   readonly hasCgroupV1?: boolean;
 }
 
+/** How long the first status waits for the first reading of the runtime. */
+const FIRST_READING_MS = 10_000;
+
 /** The kubelet's warning, which names the page with the reasons. */
 const CGROUP_V1 =
   'cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1';
@@ -75,6 +78,8 @@ export interface NodeStatusSource {
    * healthy: …`).
    */
   runtimeErrors(): readonly string[];
+  /** Resolves when the runtime has been read once. Before that, it counts as unhealthy. */
+  runtimeRead(): Promise<void>;
   networkErrors(): readonly string[];
   pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
   /** The devices of plugins. */
@@ -228,8 +233,13 @@ export class NodeManager implements NodeInfo {
   }
 
   async #keepStatus(client: Client, source: NodeStatusSource, signal: AbortSignal): Promise<void> {
+    let isRead = false;
+    const read = source.runtimeRead().then(() => this.changed());
     await this.#loop.run(signal, async () => {
       if (!this.#registered) await this.#register(client, source);
+      // Without the runtime, the status of a restarted agent would take the traffic from its pods.
+      if (!isRead) await Promise.race([read, pause(this.#options.clock, FIRST_READING_MS, signal)]);
+      isRead = true;
       await this.#updateStatus(client, source);
       return this.#options.statusIntervalMs * (0.95 + 0.1 * this.#options.random());
     });

@@ -72,6 +72,7 @@ export class Pleg {
   /** The UIDs of the pods whose reading is newer than the current relist. */
   #readSinceRelist = new Set<string>();
   #lastRelistMs: number;
+  readonly #firstRelist = Promise.withResolvers<void>();
   #relisted = false;
   readonly #relists: WakeableLoop;
 
@@ -92,6 +93,11 @@ export class Pleg {
     return age > UNHEALTHY_AFTER_MS
       ? `pleg was last seen active ${Math.round(age / 1000)}s ago; threshold is 3m0s`
       : '';
+  }
+
+  /** Resolves after the first relist. Before it, the PLEG is unhealthy. */
+  relisted(): Promise<void> {
+    return this.#firstRelist.promise;
   }
 
   /** Lists and reads the containers until the signal aborts. */
@@ -167,6 +173,7 @@ export class Pleg {
       }
       this.#lastRelistMs = clock.monotonic();
       this.#relisted = true;
+      this.#firstRelist.resolve();
       this.#options.onRelist?.(this.#lastRelistMs - fromMs);
       return true;
     } catch (error) {

@@ -33,7 +33,7 @@ interface Rig {
   stop(): Promise<void>;
 }
 
-function setUp(options: Options = {}, existing?: object): Rig {
+function setUp(options: Options = {}, existing?: object, more: Partial<NodeStatusSource> = {}): Rig {
   const { labels, taints, providerId, registerSchedulable, annotations, ...others } = options;
   const clock = new FakeClock();
   const client = new FakeClient(clock);
@@ -81,6 +81,8 @@ function setUp(options: Options = {}, existing?: object): Rig {
     serverPort: () => 10250,
     servingKeys: () => keys,
     listeningPorts: () => Promise.resolve([]),
+    runtimeRead: () => Promise.resolve(),
+    ...more,
   };
   const abort = new AbortController();
   const running = manager.run(source, abort.signal);
@@ -160,6 +162,30 @@ test("an existing node is adopted: the agent's fields are set, those of others s
   });
   assert.deepEqual(node?.spec?.taints, [{ key: 'other', effect: 'NoExecute' }], 'taints are of a new node only');
   await rig.stop();
+});
+
+test('a restarted agent leaves its node ready until it has read the runtime, for ten seconds at most', async () => {
+  const conditions = [{ type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' }];
+  const existing = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' }, status: { conditions } };
+  const isReady = (rig: Rig): boolean =>
+    rig.node()?.status?.conditions?.find(({ type }) => type === 'Ready')?.status === 'True';
+  const read = Promise.withResolvers<void>();
+  let errors: readonly string[] = ['PLEG is not healthy: pleg has yet to be successful'];
+  const source = { runtimeErrors: () => errors, runtimeRead: () => read.promise };
+  const rig = setUp({}, existing, source);
+  await settled(rig, () => rig.manager.registered);
+  await rig.clock.advance(5_000);
+  assert.deepEqual([isReady(rig), rig.sent()], [true, 0]);
+  errors = [];
+  read.resolve();
+  await settled(rig, () => rig.sent() > 0);
+  assert.equal(isReady(rig), true);
+  await rig.stop();
+  const never = Promise.withResolvers<void>();
+  const broken = setUp({}, existing, { runtimeErrors: () => ['down'], runtimeRead: () => never.promise });
+  await settled(broken, () => broken.sent() > 0);
+  assert.equal(isReady(broken), false);
+  await broken.stop();
 });
 
 test('a node that must not register itself waits until it is created', async () => {
