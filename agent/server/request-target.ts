@@ -23,7 +23,7 @@ export interface RequestTarget {
 export function parseTarget(target: string | undefined): RequestTarget {
   const { path: raw, query } = splitTarget(target ?? '/');
   const path = readPath(raw);
-  const fault = apiForwardingFault(path);
+  const fault = apiForwardingFault(path, query);
   if (fault !== '') throw newBadRequest(`the path is not valid: ${fault}`);
   return { path, query };
 }

@@ -71,10 +71,10 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
  * `forwardingFault`, it refuses paths without a leading slash, empty segments and encoded slashes, because they shift the
  * segments of a resource. A slash at the end is allowed.
  */
-export function apiForwardingFault({ raw, segments }: RequestPath): string {
+export function apiForwardingFault({ raw, segments }: RequestPath, rawQuery = ''): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';
   if (/%2f/i.test(raw)) return 'it contains an encoded slash';
-  return forwardingFault(raw);
+  return forwardingFault(raw, rawQuery);
 }
 
 /** Returns the length of the plain or encoded slash at an offset, or 0 if there is none. */
@@ -86,17 +86,19 @@ function slashLength(raw: string, at: number): 0 | 1 | 3 {
 }
 
 /**
- * Returns why a path must not be forwarded to another server, or an empty text. Servers interpret dot segments, backslashes and
- * control characters differently, so the authorized path could become another one there. A plain space would end the request
- * target. Throws `RequestPathError` as `parseRequestPath` does.
+ * Returns why a path and its query must not be forwarded to another server, or an empty text. Servers interpret dot segments,
+ * backslashes and control characters differently, and some end at a fragment, which no target of a request has (RFC 9112,
+ * section 3.2). So the authorized path or query could become another one there. A plain space would end the request target.
+ * Throws `RequestPathError` as `parseRequestPath` does.
  */
-export function forwardingFault(rawRest: string): string {
+export function forwardingFault(rawRest: string, rawQuery = ''): string {
   const decoded = decode(rawRest);
   for (let at = 0; at < decoded.length; at += 1) {
     const code = decoded.charCodeAt(at);
     if (code < 0x20 || code === 0x7f || code === BACKSLASH) return 'it contains a backslash or a control character';
   }
   if (rawRest.includes(' ')) return 'it contains a space';
+  if (rawRest.includes('#') || rawQuery.includes('#')) return 'it contains a fragment';
   return decoded.split('/').some((segment) => segment === '.' || segment === '..') ? 'it contains a dot segment' : '';
 }
 

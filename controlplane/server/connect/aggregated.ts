@@ -48,7 +48,7 @@ export function passAggregated(
     if (version === '') return undefined;
     const service = aggregator.find(group, version);
     if (service === undefined) return undefined;
-    const fault = apiForwardingFault(request.path);
+    const fault = apiForwardingFault(request.path, request.rawQuery);
     if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
     if (!aggregator.isAvailable(service)) {
       unavailable(request);

@@ -172,7 +172,7 @@ const DEFAULT_PORTS = { http: 80, https: 443 } as const;
 
 /** Returns the client's path and query unchanged, byte for byte. */
 function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
-  const fault = forwardingFault(rawPath);
+  const fault = forwardingFault(rawPath, rawQuery);
   if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
   const path = rawPath === '' ? '/' : rawPath;
   return rawQuery === '' ? path : `${path}?${rawQuery}`;

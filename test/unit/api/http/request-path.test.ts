@@ -61,7 +61,17 @@ describe('the rest of a raw path', () => {
 });
 
 describe('a path that servers may read differently', () => {
-  for (const raw of ['/a/../b', '/a/%2e%2e/b', '/a/%2E/b', '/a\\..\\b', '/a/%5c..', '/a%0d%0aX: y', '/a b', '/..'])
+  for (const raw of [
+    '/a/../b',
+    '/a/%2e%2e/b',
+    '/a/%2E/b',
+    '/a\\..\\b',
+    '/a/%5c..',
+    '/a%0d%0aX: y',
+    '/a b',
+    '/..',
+    '/a#/b',
+  ])
     it(`is not sent on: ${JSON.stringify(raw)}`, () => assert.notEqual(forwardingFault(raw), ''));
   for (const raw of ['/', '/a//b', '/a%2Fb', '/...', '/a.b/%20', '/é'])
     it(`is sent on where all servers read it alike: ${JSON.stringify(raw)}`, () =>
@@ -73,5 +83,9 @@ describe('a path that servers may read differently', () => {
     });
   it('leaves ordinary paths of API groups alone', () => {
     assert.equal(apiForwardingFault(parseRequestPath('/apis/g/v1/namespaces/n/things/a:b/')), '');
+  });
+  it('may also be one with a fragment behind its query', () => {
+    assert.notEqual(forwardingFault('/a', 'b=c#&d=e'), '');
+    assert.equal(forwardingFault('/a%23', 'b=c%23&d=/?:@;,+e'), '');
   });
 });

@@ -121,6 +121,8 @@ describe('an aggregated API', () => {
     '/apis/ext.example.com/v1/namespaces/ns1/pods/../../../secrets',
     '/apis/ext.example.com/v1/namespaces/ns1/pods/%2e%2e/secrets',
     '/openapi/v3/apis/ext.example.com/v1/../../../secrets',
+    '/apis/ext.example.com/v1/namespaces/ns1/pods/#x',
+    '/apis/ext.example.com/v1/namespaces/ns1/pods?limit=1#&fieldSelector=metadata.name%3Dx',
   ])
     it(`never sees ${target}`, async () => {
       const { socket, text } = await sending(head(target));
