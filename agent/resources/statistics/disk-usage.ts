@@ -4,7 +4,7 @@
  * replace the walk. They also replace it if a container has created so many directories that their names do not fit into
  * memory: a pod that cannot be measured counts for more than it uses, rather than for less.
  */
-import type { Stats } from 'node:fs';
+import type { Stats, StatsFs } from 'node:fs';
 import { lstat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Directory } from '../../files/beneath.ts';
@@ -28,20 +28,35 @@ export interface Filesystem {
   readonly device: number;
 }
 
+/**
+ * Returns a count that every client can decode. Servers of file systems and CSI drivers report any number, and clients in Go
+ * reject a whole page with a negative one, or with one of more than 64 bits.
+ */
+export function countOf(value: number): number {
+  return Math.min(Math.max(0, Math.trunc(value) || 0), Number.MAX_SAFE_INTEGER);
+}
+
+/** What statfs(2) reports, of which the server of a remote file system chooses every number. */
+type Statfs = Pick<StatsFs, 'blocks' | 'bfree' | 'bavail' | 'bsize' | 'files' | 'ffree'>;
+
+/** Converts the counters of a file system. Pure. */
+export function fromStatfs(space: Statfs): Omit<Filesystem, 'device'> {
+  return {
+    capacityBytes: countOf(space.blocks * space.bsize),
+    availableBytes: countOf(space.bavail * space.bsize),
+    usedBytes: countOf((space.blocks - space.bfree) * space.bsize),
+    inodes: countOf(space.files),
+    inodesFree: countOf(space.ffree),
+  };
+}
+
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 
 /** Resolves to `undefined` if the path cannot be read. */
 export async function filesystemOf(path: string): Promise<Filesystem | undefined> {
   try {
     const [space, entry] = await Promise.all([statfs(path), lstat(path)]);
-    return {
-      capacityBytes: space.blocks * space.bsize,
-      availableBytes: space.bavail * space.bsize,
-      usedBytes: (space.blocks - space.bfree) * space.bsize,
-      inodes: space.files,
-      inodesFree: space.ffree,
-      device: entry.dev,
-    };
+    return { ...fromStatfs(space), device: entry.dev };
   } catch {
     // The directory does not exist, or its filesystem does not respond.
     return undefined;
@@ -76,8 +91,8 @@ export async function diskUsage(path: string, soFar?: GrowingUsage, bounds: Walk
 }
 
 async function wholeFilesystem(path: string, soFar: GrowingUsage | undefined): Promise<DiskUsage> {
-  const space = await statfs(path);
-  const usage = { usedBytes: (space.blocks - space.bfree) * space.bsize, inodesUsed: space.files - space.ffree };
+  const { usedBytes, inodes, inodesFree } = fromStatfs(await statfs(path));
+  const usage = { usedBytes, inodesUsed: countOf(inodes - inodesFree) };
   add(soFar, usage);
   return usage;
 }

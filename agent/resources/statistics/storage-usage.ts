@@ -10,6 +10,7 @@ import type { PodVolume, VolumeManager } from '../../volumes/pod-volumes.ts';
 import { allContainers, formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import {
+  countOf,
   type DiskUsage,
   diskUsage,
   filesUsage,
@@ -172,8 +173,16 @@ export class StorageUsage {
       const found = await measure();
       if (found === undefined) return { filesystem: undefined };
       onVolume?.(found.driver, clock.monotonic() - fromMs);
-      const { usedBytes, inodesUsed } = found;
-      return { usage: { usedBytes, inodesUsed }, filesystem: { ...found, device: 0 } };
+      const usage = { usedBytes: countOf(found.usedBytes), inodesUsed: countOf(found.inodesUsed) };
+      const filesystem = {
+        capacityBytes: countOf(found.capacityBytes),
+        availableBytes: countOf(found.availableBytes),
+        usedBytes: usage.usedBytes,
+        inodes: countOf(found.inodes),
+        inodesFree: countOf(found.inodesFree),
+        device: 0,
+      };
+      return { usage, filesystem };
     } catch (error) {
       this.#options.logger.debug({ err: error }, 'Cannot read the volume usage from its driver');
       return { filesystem: undefined };

@@ -2,7 +2,7 @@
 import { formatTime } from '../../../api/machinery/clock.ts';
 import { type InterfaceCounters, NO_PRESSURE, type Pressure } from './cgroup-files.ts';
 import type { CgroupUsage } from './cgroup-usage.ts';
-import type { DiskUsage, Filesystem } from './disk-usage.ts';
+import { countOf, type DiskUsage, type Filesystem } from './disk-usage.ts';
 import type { NodeStorage, PodStorage } from './storage-usage.ts';
 import type { SystemContainer } from './system-containers.ts';
 import type { ContainerUsage, PodUsage, UsageSnapshot } from './usage.ts';
@@ -143,7 +143,7 @@ function wholeFilesystem(filesystem: Filesystem): object {
     usedBytes: filesystem.usedBytes,
     inodesFree: filesystem.inodesFree,
     inodes: filesystem.inodes,
-    inodesUsed: filesystem.inodes - filesystem.inodesFree,
+    inodesUsed: countOf(filesystem.inodes - filesystem.inodesFree),
   };
 }
 

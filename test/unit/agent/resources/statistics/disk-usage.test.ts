@@ -3,7 +3,7 @@ import { link, mkdir, statfs, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
-import { diskUsage, filesUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
+import { countOf, diskUsage, filesUsage, fromStatfs } from '../../../../../agent/resources/statistics/disk-usage.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 /** Creates nested directories, with a file of this size in the innermost one. */
@@ -82,4 +82,13 @@ it('files with several links count once, also if they are too many to be remembe
   const remembered = await diskUsage(root);
   assert.equal(remembered.inodesUsed, 21);
   assert.deepEqual(await diskUsage(root, undefined, { maxLinked: 5 }), remembered);
+});
+
+it('numbers of a file system that no client can decode are shown as the nearest ones that all can', () => {
+  const hostile = { blocks: 2 ** 64, bfree: 2 ** 65, bavail: -5, bsize: 4096, files: -1, ffree: 2 ** 63 };
+  assert.deepEqual(fromStatfs(hostile), {
+    ...{ capacityBytes: Number.MAX_SAFE_INTEGER, availableBytes: 0, usedBytes: 0, inodes: 0 },
+    inodesFree: Number.MAX_SAFE_INTEGER,
+  });
+  assert.deepEqual([Number.NaN, -1, 1.5, Number.POSITIVE_INFINITY].map(countOf), [0, 0, 1, Number.MAX_SAFE_INTEGER]);
 });

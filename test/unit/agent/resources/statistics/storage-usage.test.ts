@@ -72,3 +72,31 @@ it('a volume that its driver never measures keeps no other pod from being measur
   await clock.advance(5000);
   assert.ok(((await measured).get('quick')?.ephemeral.usedBytes ?? 0) >= MEGABYTE);
 });
+
+it('a driver whose numbers no client can decode does not spoil the page of the node', async () => {
+  const measure = () =>
+    Promise.resolve({
+      ...{ driver: 'd', capacityBytes: 2 ** 64, availableBytes: -1, usedBytes: -1 },
+      ...{ inodes: -1, inodesFree: Number.NaN, inodesUsed: 1.5 },
+    });
+  const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec: { containers: [] } } as unknown as Pod;
+  const usage = new StorageUsage({
+    runtime: {
+      containerStats: () => Promise.resolve([]),
+      imageFilesystems: () => Promise.resolve({ images: [], containers: [] }),
+    },
+    clock: new FakeClock(),
+    logger: silentLogger,
+    rootDirectory: temporaryFolder(),
+    podLogsDirectory: temporaryFolder(),
+    volumes: { podVolumes: () => [{ name: 'v', path: '/v', ephemeral: false, measure }] } as never,
+    pods: () => [pod],
+    periodMs: 60_000,
+  });
+  const [volume] = (await usage.pods()).get('u')?.volumes ?? [];
+  assert.deepEqual(volume?.usage, { usedBytes: 0, inodesUsed: 1 });
+  assert.deepEqual(volume.filesystem, {
+    ...{ capacityBytes: Number.MAX_SAFE_INTEGER, availableBytes: 0, usedBytes: 0 },
+    ...{ inodes: 0, inodesFree: 0, device: 0 },
+  });
+});
