@@ -231,8 +231,17 @@ class Walk {
   #byte(value: JsonValue): number {
     if (value === null || (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 256))
       return value ?? 0;
+    if (this.#isConversion) return this.#convertedByte(value);
     const found = typeof value === 'number' || typeof value === 'bigint' ? `number ${value}` : jsonKind(value);
     this.#refuse(`json: cannot unmarshal ${found} ${this.#into()} of type uint8`);
+    return 0;
+  }
+
+  /** A conversion cuts integers to the size of a byte. */
+  #convertedByte(value: JsonValue): number {
+    const isNumber = typeof value === 'number' || typeof value === 'bigint';
+    if (typeof value === 'bigint' || Number.isInteger(value)) return Number(BigInt.asUintN(8, BigInt(value as bigint)));
+    this.#refuse(isNumber ? 'cannot convert float64 to uint8' : 'unrecognized type: uint8');
     return 0;
   }
 

@@ -189,15 +189,19 @@ function partialObject({ object }: Entry, version: MetaVersion): KubeObject {
  * Annotations that objects show, but that their metadata alone do not, by version and kind. kube-apiserver takes metadata from
  * its internal version of an object, which has a field in place of the annotation.
  */
-const HIDDEN_ANNOTATIONS: ReadonlyMap<string, string> = new Map([
-  ['apps/v1 DaemonSet', 'deprecated.daemonset.template.generation'],
+const HIDDEN_ANNOTATIONS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['apps/v1 DaemonSet', ['deprecated.daemonset.template.generation']],
+  [
+    'autoscaling/v1 HorizontalPodAutoscaler',
+    ['behavior', 'conditions', 'current-metrics', 'metrics'].map((name) => `autoscaling.alpha.kubernetes.io/${name}`),
+  ],
 ]);
 
 function shownMetadata({ apiVersion = '', kind = '', metadata }: KubeObject): KubeObject['metadata'] {
   const hidden = HIDDEN_ANNOTATIONS.get(`${apiVersion} ${kind}`);
   if (hidden === undefined || metadata.annotations === undefined) return metadata;
   const { annotations, ...others } = metadata;
-  const shown = Object.entries(annotations).filter(([name]) => name !== hidden);
+  const shown = Object.entries(annotations).filter(([name]) => !hidden.includes(name));
   return shown.length === 0 ? others : { ...metadata, annotations: Object.fromEntries(shown) };
 }
 

@@ -132,11 +132,12 @@ function prepareCreate(store: Store, object: KubeObject, context: StrategyContex
 }
 
 /**
- * Returns all errors of an object. Kinds that do not validate metadata themselves in one of their groups (events) report the
- * errors of the metadata only if there are no others.
+ * Returns all errors of an object. Kinds that do not validate metadata themselves, or not in one of their groups (events),
+ * report the errors of the metadata only if there are no others.
  */
 function allErrors(strategy: Strategy, ofMetadata: FieldError[], validated: FieldError[]): FieldError[] {
-  if (strategy.uncheckedGroup === undefined) return [...ofMetadata, ...validated];
+  const checksItself = strategy.uncheckedGroup === undefined && strategy.metadataChecks?.length !== 0;
+  if (checksItself) return [...ofMetadata, ...validated];
   return validated.length > 0 ? validated : ofMetadata;
 }
 

@@ -173,10 +173,10 @@ function csiNodeErrors(object: CsiNode): FieldError[] {
 function csiNodeUpdateErrors(object: CsiNode, old: CsiNode): FieldError[] {
   const errors = csiNodeErrors(object);
   for (const before of old.spec?.drivers ?? []) {
-    const now = object.spec?.drivers?.find(({ name }) => name === before.name);
-    if (now === undefined) continue;
-    const same = now.nodeID === before.nodeID && jsonEqual(now.topologyKeys ?? [], before.topologyKeys ?? []);
-    if (!same) {
+    // A name that is there twice has an error for each.
+    for (const now of object.spec?.drivers ?? []) {
+      const same = now.nodeID === before.nodeID && jsonEqual(now.topologyKeys ?? [], before.topologyKeys ?? []);
+      if (now.name !== before.name || same) continue;
       const { allocatable: _, ...fixed } = now;
       errors.push(
         invalid('spec.drivers', internalForm('io.k8s.api.storage.v1.CSINodeDriver', fixed), 'field is immutable'),

@@ -304,6 +304,17 @@ describe('what a strategic merge or an apply made', () => {
     return (value['spec'] as JsonObject)['replicas'] ?? null;
   };
 
+  test('reads bytes from numbers alone', () => {
+    const secret = loadSchema().kind('', 'v1', 'Secret');
+    assert(secret !== undefined);
+    const bytesOf = (item: JsonValue): unknown =>
+      (decodeStruct(secret, { data: { k: [item] } }, { isConversion: true }).value['data'] as JsonObject)['k'];
+    assert.equal(bytesOf(65), 'QQ==');
+    assert.equal(bytesOf(256 + 65), 'QQ==');
+    assert.throws(() => bytesOf('A'), { message: 'unrecognized type: uint8' });
+    assert.throws(() => bytesOf(1.5), { message: 'cannot convert float64 to uint8' });
+  });
+
   test('names unknown fields without the keys of maps', () => {
     const slice = loadSchema().kind('resource.k8s.io', 'v1', 'ResourceSlice');
     assert(slice !== undefined);
