@@ -149,7 +149,10 @@ async function start(
   };
 }
 
-/** Writes the record that `orchlet reset` reads. If the disk is full, the record of an earlier start remains in use. */
+/**
+ * Writes the record that `orchlet reset` reads. Never rejects: if it cannot be written, for example because the disk is full,
+ * the record of an earlier start remains in use.
+ */
 async function recordHost(
   { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,
   runtime: Runtime,

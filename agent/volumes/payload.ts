@@ -262,8 +262,8 @@ function certificateFiles(
 }
 
 /**
- * Returns the file of a token or key. It belongs to the pod's user if all containers have the same, and the group of the volume
- * can read it too.
+ * Returns the file of a token or key. If all containers have the same user, the file belongs to this user and is private. It is
+ * also private with an `fsGroup`, which is then allowed to read it when the volume gets its group.
  */
 function credentialFile(pod: Pod, text: string, mode: number): PayloadFile {
   const content = Buffer.from(text);

@@ -56,7 +56,10 @@ export class ConnectionLimit {
     this.#options = options;
   }
 
-  /** Counts the connection until it is closed, and closes others if there are too many. */
+  /**
+   * Counts the connection until it is closed. If there are then too many, it closes one of the client that has the most, which
+   * can be this one.
+   */
   add(connection: Connection): void {
     const client = clientKey(connection.remoteAddress ?? '');
     const own = this.#byClient.get(client) ?? new ClientConnections();

@@ -72,7 +72,10 @@ function taken(expression: RegExp, source: string, at: number): RegExpExecArray 
   return expression.exec(source);
 }
 
-/** Returns an upper bound: a repetition counts as its expansion, and everything else as one or two instructions. */
+/**
+ * Returns an upper bound of the number of instructions of a compiled pattern: a repetition counts as its expansion, and
+ * everything else as one or two instructions. Throws `RE2JSSyntaxException` if a character class has no end.
+ */
 function programSizeOf(source: string): number {
   const outer: number[] = [];
   let sum = 0;

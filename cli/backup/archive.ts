@@ -44,7 +44,7 @@ export async function writeBackupArchive(
   await Promise.all([adding, writing]);
 }
 
-/** Links are followed: an archive with links would not be read. */
+/** Adds a file, or a directory with its content. Links are followed, because an archive with links would not be read. */
 async function add(archive: Pack, directory: string, path: string): Promise<void> {
   const source = join(directory, path);
   const found = await stat(source);

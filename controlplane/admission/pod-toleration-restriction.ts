@@ -24,7 +24,10 @@ export interface PodTolerationRestrictionOptions {
   readonly clusterWhitelist: readonly Toleration[];
 }
 
-/** Merges the defaults into new pods, and refuses pods with a toleration that the whitelist does not cover. */
+/**
+ * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to those that have it
+ * by their QoS class. It refuses pods with a toleration that the whitelist does not cover.
+ */
 export function podTolerationRestriction(listers: Listers, options: PodTolerationRestrictionOptions): AdmissionPlugin {
   const lister = listers.of(namespaces);
   const namespaceOf = async ({ namespace }: AdmissionAttributes): Promise<Namespace | undefined> =>

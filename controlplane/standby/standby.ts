@@ -129,7 +129,9 @@ class RunningStandby implements Standby {
     this.#keys = keys;
   }
 
-  /** Closes the copy if it fails. */
+  /**
+   * Listens, writes the role, and begins to follow the first control plane. Closes everything, also the copy, if that fails.
+   */
   async start(completeAtMs: number, copy: LogCopy | undefined): Promise<void> {
     const { flags, clock, logger, onFatal } = this.#options;
     try {

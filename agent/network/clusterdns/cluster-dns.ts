@@ -196,7 +196,10 @@ export class ClusterDns {
       });
   }
 
-  /** Reads on only while the client takes the responses, so that a connection has a bounded number of them in memory. */
+  /**
+   * Answers the queries of a TCP connection. Reads on only while the client takes the responses, so that a connection has a
+   * bounded number of them in memory.
+   */
   async #converse(socket: Socket, client: Client): Promise<void> {
     const pending = new Set<Promise<void>>();
     for await (const message of queriesOf(socket)) {

@@ -332,8 +332,9 @@ function serviceKeysOf({ metadata }: EndpointSlice): string[] {
 }
 
 /**
- * Enables forwarding of IPv4, and makes traffic between pods of one bridge pass netfilter, so that responses come from the
- * service's address. Allows to route from node ports of 127.0.0.1 where the rules provide them.
+ * Returns the function that sets kernel parameters for the rules. It makes traffic between pods of one bridge pass netfilter,
+ * so that responses come from the service's address. For IPv4 it also enables forwarding, and it allows to route from node
+ * ports of 127.0.0.1 if the rules provide them. A parameter that cannot be set is logged.
  */
 export function prepareHost(logger: Logger): (settings: RuleSettings) => Promise<void> {
   return async ({ family, localhostNodePorts }) => {

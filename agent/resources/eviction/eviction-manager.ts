@@ -197,7 +197,10 @@ export class EvictionManager {
     return true;
   }
 
-  /** Returns whether that was enough. The node itself can reclaim neither memory nor processes. */
+  /**
+   * Removes what the node can spare under a signal: terminated containers and unused images. Resolves to whether no threshold
+   * is met any more. It removes nothing under signals of memory and processes, and then resolves to false.
+   */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
     const work = { 'dead-containers': deleteDeadContainers, 'unused-images': deleteUnusedImages };
@@ -234,8 +237,8 @@ export class EvictionManager {
   }
 
   /**
-   * Evicts a pod and records the event. `annotations` belong to an eviction because of the node. A pod that exceeds a limit of
-   * its own has none.
+   * Evicts a pod, records the event, and waits for the pod to release its resources. `annotations` belong to an eviction
+   * because of the node. A pod that exceeds a limit of its own has none.
    */
   async #evict(
     pod: Pod,

@@ -15,7 +15,7 @@ interface ManagerMetrics {
   follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
 }
 
-/** Counts allocations that had to be aligned, by what was aligned (scope) and to what (boundary). */
+/** Registers the counters of allocations that had to be aligned, and of those for which that failed. */
 function alignedMetrics(metrics: MetricsRegistry) {
   const labels = ['scope', 'boundary'];
   return {

@@ -75,7 +75,9 @@ interface WalkBounds {
 }
 
 /**
- * Measures the files below a path. The usage of a path that does not exist is zero. What is found is added to `soFar` at once.
+ * Measures the files below a path. For a mount point, and for a tree with too many directories, it returns the usage of the
+ * whole filesystem. The usage is zero if the path does not exist or cannot be read. Files that are found are added to `soFar`
+ * at once.
  */
 export async function diskUsage(path: string, soFar?: GrowingUsage, bounds: WalkBounds = {}): Promise<DiskUsage> {
   try {
@@ -233,7 +235,10 @@ class Tally implements DiskUsage {
     add(this.#soFar, usage);
   }
 
-  /** Counts all entries except directories, and returns the names of the directories, which wait in `names`. */
+  /**
+   * Counts all entries on the device of the walk except directories. Adds the names of the directories to `names` and returns
+   * them. Without `names` it returns none.
+   */
   async scan(directory: Directory, names?: WaitingNames): Promise<string[]> {
     const directories: string[] = [];
     for await (const { name } of directory.scan()) {

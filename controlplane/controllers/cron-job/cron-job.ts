@@ -135,7 +135,7 @@ class CronJobController {
     }
   }
 
-  /** Returns the status with the job that was started. */
+  /** Starts the job that is due, and returns the status with it. Returns the status unchanged if no job was started. */
   async #startDue(key: string, cronJob: CronJob, status: CronJobStatus): Promise<CronJobStatus> {
     const { clock } = this.#environment;
     const nowMs = clock.now();

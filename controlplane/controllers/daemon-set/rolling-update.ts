@@ -39,7 +39,10 @@ function podsOf({ byNode, hash }: DaemonInput, node: string): NodePods {
 const isAvailable = ({ set, nowMs }: DaemonInput, pod: Pod): boolean =>
   isPodAvailable(pod, set.spec?.minReadySeconds ?? 0, nowMs);
 
-/** Deletes old pods: those that are not available at once, the others as far as availability allows. */
+/**
+ * Plans the deletion of old pods. Those that are not available are deleted at once, and of the others as many as may be
+ * unavailable.
+ */
 function planReplacements(input: DaemonInput, all: readonly NodePods[], desired: number): UpdatePlan {
   const given = input.set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable ?? 1;
   const most = scaledValue(given, desired, { roundUp: true }) || (desired > 0 ? 1 : 0);
@@ -60,8 +63,9 @@ function planReplacements(input: DaemonInput, all: readonly NodePods[], desired:
 }
 
 /**
- * Creates new pods beside old ones, and deletes an old pod when the new one is available. An old pod that is not available
- * gets its successor at once. A node that should no longer run the daemon keeps its old pod until others can do without it.
+ * Plans new pods beside old ones, and the deletion of an old pod when the new one is available. An old pod that is not
+ * available gets its successor at once. A node that should no longer run the daemon keeps its old pod until others can do
+ * without it.
  */
 function planSurge(
   input: DaemonInput,

@@ -75,7 +75,10 @@ export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: R
 /** Whether the deployment has the strategy RollingUpdate, as one without a strategy has. */
 export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
 
-/** Returns the numbers of pods that may be surplus and unavailable; they are never both zero. */
+/**
+ * Returns the numbers of pods that may be surplus and unavailable during a rolling update. They are both zero only for another
+ * strategy and for a deployment without replicas.
+ */
 export function surgeAndUnavailable(deployment: Deployment): { readonly surge: number; readonly unavailable: number } {
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment) || replicas === 0) return { surge: 0, unavailable: 0 };

@@ -105,7 +105,10 @@ export const runEndpointSlices: RunController = (environment, signal) => {
   return loop.run(signal, serviceCache, podCache, nodeCache, slices);
 };
 
-/** Enqueues the services whose endpoints show a changed node. */
+/**
+ * Enqueues services when nodes change: those with topology hints if the share of a zone may change, and all services if the
+ * zone of a node changes, because endpoints show it.
+ */
 function followNodes(loop: ReconcileLoop, serviceCache: Informer<Service>, nodeCache: Informer<Node>): void {
   const sharesChanged = (): void => serviceCache.list().filter(wantsTopologyHints).forEach(loop.enqueue);
   nodeCache.addHandler({

@@ -31,7 +31,10 @@ const noExecuteTaints = (node: { readonly spec?: { readonly taints?: readonly Ta
 const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<typeof noExecuteTaints>[0]): boolean =>
   stringifyJson(noExecuteTaints(a)) === stringifyJson(noExecuteTaints(b));
 
-/** Deletes at once what does not tolerate the taint, and the others when the time of their toleration is over. */
+/**
+ * Runs the controller. It deletes pods on nodes with NoExecute taints: at once if a pod does not tolerate them, or when the
+ * time of its toleration is over.
+ */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
   // Records an event about the pod. As in kube-controller-manager, it refers to the pod by its name only.

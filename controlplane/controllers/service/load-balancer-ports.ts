@@ -11,8 +11,9 @@ export class LoadBalancerPorts {
   readonly #waiting = new Map<string, Set<string>>();
 
   /**
-   * Takes the ports for the service, and frees those that it had before. Returns the first port that another service holds,
-   * with its holder. `freed` gets the services that waited for a freed port.
+   * Takes the ports for the service, and frees those that it had before and no longer wants. If another service holds one of
+   * the ports, it takes none of them, lets the service wait for this port, and returns the port with its holder. `freed` is
+   * called with each service that waited for a freed port.
    */
   take(
     service: string,

@@ -37,7 +37,7 @@ interface ConnectorOptions {
   readonly connections?: ForwardedConnections;
 }
 
-/** Creates the connector, which opens connections by the dialer of the options, for the purpose of the target. */
+/** Creates the connector. It forwards logs, upgraded connections and proxied requests to the target that the storage names. */
 export function createConnector(options: ConnectorOptions): Connector {
   const { connections = new ForwardedConnections() } = options;
   return {

@@ -62,7 +62,9 @@ class Accumulator {
     return [...sizes].sort(([a, left], [b, right]) => left - right || a - b).map(([id]) => id);
   }
 
-  /** Returns the groups in the order of their outer groups, the fullest outer group first. */
+  /**
+   * Returns the groups that have free CPUs, in the order of their outer groups. At each level, the fewest free CPUs come first.
+   */
   ordered(key: Group): number[] {
     const [outer, inner] = this.#levels;
     if (key === outer) return this.#sorted(outer);

@@ -74,8 +74,8 @@ export class PluginResources {
   }
 
   /**
-   * Replaces a plugin that already serves the same resource. Throws if the plugin does not respond, or the node has too
-   * many resources of plugins.
+   * Connects to a plugin and follows its devices until the signal aborts. A plugin that already serves the same resource is
+   * replaced. Throws if the plugin does not respond, or the node has too many resources of plugins.
    */
   async connect(name: string, socket: string, signal: AbortSignal): Promise<void> {
     const { logger, clock, onRegistered } = this.#options;

@@ -101,7 +101,7 @@ function readCpu(directory: string, cpu: number, numaNode: number, online: CpuSe
   };
 }
 
-/** Returns the CPUs that share the highest cache level. */
+/** Returns the CPUs that share the highest cache level from level 3 on, or an empty set if there is no such cache. */
 function lastLevelCache(directory: string): CpuSet {
   let best: { readonly level: number; readonly cpus: CpuSet } = { level: 0, cpus: new Set() };
   for (const name of list(directory)) {

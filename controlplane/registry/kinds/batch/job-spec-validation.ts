@@ -96,8 +96,8 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
 const MANY_AT_ONCE = 10_000;
 
 /**
- * Limits the parallelism and the failed indexes of a job with many completions, because its status must be able to hold the
- * results of all indexes.
+ * Limits the parallelism and the failed indexes of a job with many completions and a back-off limit per index, because its
+ * status must be able to hold the results of all indexes.
  */
 function largeErrors(spec: JobSpec, path: string): FieldError[] {
   const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
