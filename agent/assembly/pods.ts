@@ -218,7 +218,7 @@ async function createKubeRuntime(
 
 function createAllocations(
   { flags }: Base,
-  { node, events, resources, registries, state: { table } }: PodsDeps,
+  { node, events, resources, registries, state: { table, workers } }: PodsDeps,
 ): PodAllocations {
   return new PodAllocations({
     node: () => node.node(),
@@ -228,6 +228,7 @@ function createAllocations(
     cpuManagerPolicy: flags.cpuManagerPolicy,
     memoryManagerPolicy: flags.memoryManagerPolicy,
     observe: resizeMetrics(registries.own),
+    onRoom: (deferred) => deferred.forEach((uid) => workers.wake(uid)),
   });
 }
 

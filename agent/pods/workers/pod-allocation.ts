@@ -58,12 +58,16 @@ interface PodAllocationsOptions {
   readonly cpuManagerPolicy: string;
   readonly memoryManagerPolicy: string;
   readonly observe?: ResizeObserver;
+  /** Called after a resize was allocated, which may have made room for these deferred ones. */
+  readonly onRoom?: (deferred: readonly string[]) => void;
 }
 
 /** Owns the allocations of all pods. Returned pods are copies where the resources differ. */
 export class PodAllocations {
   readonly #options: PodAllocationsOptions;
   readonly #allocations = new Map<string, Allocation>();
+  /** The pods whose resize is deferred, in the order in which they were. */
+  readonly #deferred = new Map<string, Pod>();
 
   constructor(options: PodAllocationsOptions) {
     this.#options = options;
@@ -86,18 +90,23 @@ export class PodAllocations {
     const allocation = this.#of(pod);
     const current = withResources(pod, allocation.resources);
     const { pending: before, ...conditions } = allocation.conditions;
+    const { uid } = pod.metadata;
     if (current === pod) {
+      this.#deferred.delete(uid);
       allocation.conditions = conditions;
       return pod;
     }
     const generation = pod.metadata.generation ?? 0;
     const refused = this.#refusal(pod, current);
+    if (refused?.reason === 'Deferred') this.#deferred.set(uid, pod);
+    else this.#deferred.delete(uid);
     if (refused === undefined) {
       allocation.resources = resourcesOf(pod);
       allocation.conditions = { inProgress: { generation } };
       if (before?.reason === 'Deferred')
         this.#options.observe?.accepted(before.generation === generation ? 'periodic_retry' : 'pod_updated');
       this.#record(pod, 'ResizeStarted', 'Pod resize started');
+      if (this.#deferred.size > 0) this.#options.onRoom?.(this.deferred());
       return pod;
     }
     const { event = refused.reason, detail, ...refusal } = refused;
@@ -135,16 +144,18 @@ export class PodAllocations {
     this.#options.observe?.actuated(attempt);
   }
 
-  /** Returns the uids of pods whose resize is deferred. */
+  /** Returns the uids of pods whose resize is deferred, in the order in which the kubelet tries them again. */
   deferred(): readonly string[] {
-    return [...this.#allocations]
-      .filter(([, { conditions }]) => conditions.pending?.reason === 'Deferred')
+    const rank = (pod: Pod): number => (qosClass(pod) === 'Guaranteed' ? 0 : 1);
+    return [...this.#deferred]
+      .toSorted(([, a], [, b]) => (b.spec.priority ?? 0) - (a.spec.priority ?? 0) || rank(a) - rank(b))
       .map(([uid]) => uid);
   }
 
   /** Forgets the allocations of pods whose uids are not known. */
   forget(known: ReadonlySet<string>): void {
-    for (const uid of this.#allocations.keys()) if (!known.has(uid)) this.#allocations.delete(uid);
+    for (const pods of [this.#allocations, this.#deferred])
+      for (const uid of pods.keys()) if (!known.has(uid)) pods.delete(uid);
   }
 
   #of(pod: Pod): Allocation {

@@ -19,7 +19,14 @@ function pod(uid: string, cpu: string, more: { generation?: number; memory?: str
 
 const node = { status: { allocatable: { cpu: '4', memory: '4Gi', pods: '110' } } } as unknown as NodeObject;
 
-function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string; mayUseSwap?: boolean } = {}): {
+function setUp(
+  options: {
+    others?: Pod[];
+    cpuManagerPolicy?: string;
+    mayUseSwap?: boolean;
+    onRoom?: (deferred: readonly string[]) => void;
+  } = {},
+): {
   allocations: PodAllocations;
   events: string[];
 } {
@@ -31,6 +38,7 @@ function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string; mayUseSwap?
     mayUseSwap: () => options.mayUseSwap === true,
     cpuManagerPolicy: options.cpuManagerPolicy ?? 'none',
     memoryManagerPolicy: 'None',
+    ...(options.onRoom === undefined ? {} : { onRoom: options.onRoom }),
   });
   return { allocations, events };
 }
@@ -96,6 +104,25 @@ describe('a resize', () => {
     others.pop();
     assert.equal(cpuOf(allocations.decide(pod('u', '2', { generation: 2 }))), '2');
     assert.deepEqual(allocations.deferred(), []);
+  });
+
+  it('that is deferred is tried again when another one makes room, by priority and in the order of deferral', () => {
+    const rooms: (readonly string[])[] = [];
+    const others = [pod('o', '3')];
+    const { allocations } = setUp({ others, onRoom: (deferred) => void rooms.push(deferred) });
+    const important = pod('high', '2', { generation: 2 });
+    important.spec.priority = 10;
+    for (const uid of ['first', 'second', 'high', 'other']) allocations.decide(pod(uid, '1'));
+    for (const one of [pod('second', '2', { generation: 2 }), pod('first', '2', { generation: 2 }), important])
+      allocations.decide(one);
+    assert.deepEqual(rooms, []);
+    allocations.decide(pod('other', '500m', { generation: 2 }));
+    assert.deepEqual(rooms, [['high', 'second', 'first']]);
+    others.pop();
+    allocations.decide(pod('second', '2', { generation: 2 }));
+    assert.deepEqual(rooms[1], ['high', 'first']);
+    allocations.forget(new Set(['first']));
+    assert.deepEqual(allocations.deferred(), ['first']);
   });
 
   it('that asks for less is taken up however full the node is', () => {
