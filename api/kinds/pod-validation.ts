@@ -138,6 +138,7 @@ export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldE
     ...spreadErrors(spec, `${path}.topologySpreadConstraints`),
     ...hostProcessErrors(spec, path),
     ...hostUserErrors(spec, path),
+    ...hostnameOverrideErrors(spec, path),
     ...nameErrors(spec, path),
     ...tolerationErrors(spec.tolerations ?? [], `${path}.tolerations`),
     ...hostAliasErrors(spec, `${path}.hostAliases`),
@@ -354,7 +355,6 @@ function nameErrors(spec: PodSpec, path: string): FieldError[] {
     errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, INT32_MAX));
   label('hostname', spec.hostname);
   label('subdomain', spec.subdomain);
-  errors.push(...hostnameOverrideErrors(spec, path));
   return errors;
 }
 
@@ -362,11 +362,11 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride } = spec;
   if (hostnameOverride === undefined) return [];
   const field = `${path}.hostnameOverride`;
-  if (hostnameOverride.length > 64) return [tooLong(field, 64)];
   const errors: FieldError[] = [];
   if (spec.setHostnameAsFQDN === true)
     errors.push(forbidden(field, 'may not be specified when setHostnameAsFQDN is true'));
   if (spec.hostNetwork === true) errors.push(forbidden(field, 'may not be specified when hostNetwork is true'));
+  if (Buffer.byteLength(hostnameOverride) > 64) errors.push(tooLong(field, 64));
   errors.push(...invalidFor(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride)));
   return errors;
 }
