@@ -86,6 +86,11 @@ describe('a backup', () => {
       header: { name: 'pki/ca.key' },
       content: Buffer.alloc((1 << 20) + 1),
     }),
+    more(
+      'more files than any backup has',
+      /more than 1000 files$/,
+      ...Array.from({ length: 1000 }, (_, at) => ({ header: { name: `pki/${at}` } })),
+    ),
     more('a file twice', /EEXIST/, { header: { name: 'pki/a' } }, { header: { name: 'pki/a' } }),
     more('a storage that is none', /cannot be used|no backup/, { header: { name: LAYOUT.storage }, content: 'none' }),
     {
@@ -112,6 +117,15 @@ describe('a backup', () => {
     writeFileSync(file, 'no archive');
     const { code } = await orchlet(['restore', file, '--data-dir', join(data, 'new')]);
     assert.equal(code, 1);
+    assert.deepEqual(readdirSync(data), []);
+  });
+
+  it('that is a FIFO is not waited for', { timeout: 20_000 }, async () => {
+    const { data, file } = scratch();
+    execFileSync('mkfifo', [file]);
+    const { code, stderr } = await orchlet(['restore', file, '--data-dir', data]);
+    assert.equal(code, 1);
+    assert.match(stderr, /it is not a regular file\n$/);
     assert.deepEqual(readdirSync(data), []);
   });
 
