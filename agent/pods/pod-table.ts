@@ -40,7 +40,7 @@ export class PodTable {
     return pod === undefined ? undefined : this.#withStatus(pod);
   }
 
-  /** Finds a static pod by the uid of its mirror pod too. */
+  /** Finds a desired pod by its uid, or a static pod by the uid of its mirror pod. */
   byUid(uid: string): Pod | undefined {
     const pod = this.#options.desired.byAnyUid(uid);
     return pod === undefined ? undefined : this.#withStatus(pod);

@@ -186,7 +186,10 @@ export class SyncLoop {
     if (newest !== undefined) workers.update(newest);
   }
 
-  /** Returns the newest form of the pod. Releases the resources of a pod that was removed in the meantime. */
+  /**
+   * Ends the admission of a pod and returns its newest form. If the pod was removed in the meantime, releases its resources and
+   * returns `undefined`.
+   */
   #endAdmission({ metadata: { uid } }: Pod): Pod | undefined {
     const { resources, table } = this.#options;
     const newest = table.endAdmission(uid);

@@ -20,7 +20,7 @@ export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVol
   });
 }
 
-/** Parses the capacity in bytes, which control planes of earlier versions do not send. */
+/** Parses the capacity in bytes. Returns `undefined` if the control plane sent none, as earlier versions do. Throws a 400. */
 function bytesOf(capacity: unknown): bigint | undefined {
   if (capacity === undefined) return undefined;
   if (typeof capacity !== 'string' || !/^\d{1,19}$/.test(capacity))

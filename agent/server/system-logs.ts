@@ -199,7 +199,7 @@ function journalTime(ms: number): string {
   return new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/** Resolves when the program has ended and all it wrote is read: whether it ended well. */
+/** Runs a program and copies its output to `out`. Resolves to whether it exited with 0, once all its output is read. */
 function run(
   command: string,
   args: readonly string[],

@@ -189,8 +189,9 @@ export class HttpTransport {
 }
 
 /**
- * Refuses the certificate of a node. The CA of the cluster also signs the serving certificates of nodes, so a compromised node
- * that can write the addresses of API servers could otherwise take their place for all other nodes.
+ * Returns the error of a certificate that is not valid for the host or is that of a node. The CA of the cluster also signs the
+ * serving certificates of nodes, so a compromised node that can write the addresses of API servers could otherwise take their
+ * place for all other nodes.
  */
 function checkApiServer(host: string, certificate: PeerCertificate): Error | undefined {
   // A certificate without a subject has none here.

@@ -207,7 +207,7 @@ function convert(type: FlagType, text: string, before: unknown, fail: (why: stri
   }
 }
 
-/** Parses an integer as Go does: `0x10`, `0b11`, `0o17` and `017` have their own bases. */
+/** Parses an integer as Go does: `0x10`, `0b11`, `0o17` and `017` have their own bases. Returns `undefined` for other texts. */
 function integerOf(text: string): number | undefined {
   const [, sign = '', digits = ''] = /^([+-]?)(0x[0-9a-f]+|0b[01]+|0o?[0-7]+|0|[1-9]\d*)$/i.exec(text) ?? [];
   if (digits === '') return undefined;

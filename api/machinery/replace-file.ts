@@ -21,7 +21,10 @@ interface ReplaceFileOptions {
   readonly sync?: 'durable' | 'content' | 'none';
 }
 
-/** Calls for one path must not overlap if their order matters. */
+/**
+ * Replaces a file in one step: readers see the old or the new content. With `sync: 'durable'`, which is the default, the new
+ * content survives a power failure once the promise has resolved. Calls for one path must not overlap if their order matters.
+ */
 export async function replaceFile(path: string, data: string | Uint8Array, options: ReplaceFileOptions): Promise<void> {
   const { mode, sync = 'durable' } = options;
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;

@@ -65,7 +65,10 @@ function parseIpv6(text: string): bigint | undefined {
   return value;
 }
 
-/** Parses a part of an IPv6 address. With `last`, the part may end in a dotted IPv4 address. */
+/**
+ * Parses a part of an IPv6 address. With `last`, the part may end in a dotted IPv4 address. Returns `undefined` for other
+ * texts.
+ */
 function parseGroups(text: string, last: boolean): number[] | undefined {
   if (text === '') return [];
   const parts = text.split(':');

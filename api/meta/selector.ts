@@ -132,7 +132,7 @@ function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) =
   }
 }
 
-/** Parses a decimal number that fits into 64 bits. */
+/** Parses a decimal number that fits into 64 bits. Returns `undefined` for other texts. */
 function parseInt64(text: string): bigint | undefined {
   if (!/^[+-]?[0-9]+$/.test(text)) return undefined;
   const number = BigInt(text.startsWith('+') ? text.slice(1) : text);

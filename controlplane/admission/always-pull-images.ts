@@ -42,7 +42,7 @@ export function alwaysPullImages(): AdmissionPlugin {
   };
 }
 
-/** Applies to new pods and to changed images; the other containers of an existing pod keep their policy. */
+/** Returns the spec of a new pod, or of a pod whose update names a new image. Returns `undefined` for other requests. */
 function specOf(attributes: AdmissionAttributes): PodSpec | undefined {
   const spec = podOf(attributes)?.spec;
   if (spec === undefined || attributes.operation === 'CREATE') return spec;

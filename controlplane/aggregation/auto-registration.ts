@@ -46,7 +46,10 @@ const WORKERS = 10;
 /** The group sorts after all built-in ones; versions are ordered by their names. */
 const PRIORITIES = { groupPriorityMinimum: 1000, versionPriority: 100 };
 
-/** Runs in the background until the signal of the options aborts. */
+/**
+ * Creates, updates and deletes the APIServices of CustomResourceDefinitions in the background until the signal of the options
+ * aborts. Returns at once.
+ */
 export function startAutoRegistration(options: AutoRegistrationOptions): void {
   const { definitions, services, clock, logger, signal } = options;
   const queue = new WorkQueue({ clock, ...RETRY });

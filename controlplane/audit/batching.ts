@@ -72,7 +72,7 @@ export class BatchingBackend implements AuditBackend {
     else this.#timer ??= clock.after(maxWaitMs, () => this.#flush());
   }
 
-  /** Returns the event as far as there is memory for it. */
+  /** Returns the event, without its objects if memory is short. Returns `undefined` if there is no memory for that either. */
   #fitting(event: AuditEvent): Waiting | undefined {
     const bytes = memoryOf(event, MAX_OBJECT_BYTES - this.#bytes);
     if (this.#bytes + bytes <= MAX_OBJECT_BYTES) return { event, bytes };

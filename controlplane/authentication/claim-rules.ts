@@ -88,7 +88,10 @@ function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims)
   };
 }
 
-/** Returns a claim with a prefix, or an expression. */
+/**
+ * Returns the function that computes a value from the claims of a token: by an expression, or from one claim with a prefix.
+ * Returns `undefined` if the row names neither. Throws if the row is invalid.
+ */
 function mapping(row: unknown, at: string, { hasPrefix } = { hasPrefix: true }): Mapping | undefined {
   if (!isJsonObject(row)) return undefined;
   const { claim, prefix, expression } = row;

@@ -11,7 +11,7 @@ const CONTROLLERS = 'Controllers';
  */
 const LONGEST_SPLIT = 16;
 
-/** Validates that there is one range, or one of each family. */
+/** Returns the fault of the flag unless it has one CIDR, or one of each family. */
 function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
   const parsed = cidrs.map(parseCidr);
   const wrong = cidrs.find((_, at) => parsed[at] === undefined);

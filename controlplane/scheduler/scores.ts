@@ -153,7 +153,10 @@ const podTopologySpread: ScorePlugin = {
   },
 };
 
-/** Returns the default spreading: separates the pods of one owner by host and by zone. */
+/**
+ * Returns the scores of the nodes by the default spreading, which separates the pods of one owner by host and by zone. Returns
+ * `undefined` for a pod without an owner.
+ */
 function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
   const { controller } = pod;
   if (controller === undefined) return undefined;

@@ -167,7 +167,7 @@ class Discovery {
     return this.#groups;
   }
 
-  /** Returns the unaggregated document of a path that exists. */
+  /** Returns the unaggregated document of a path, or `undefined` if the path does not exist. */
   #plain(path: string): object | undefined {
     const [root, ...parts] = path.split('/').filter((part) => part !== '');
     const [group = '', version] = root === 'api' ? ['', ...parts] : parts;

@@ -55,7 +55,7 @@ export class WriteQueue {
     return written;
   }
 
-  /** Settles with a running write of one of the keys. */
+  /** Returns the promise of a running write of one of the keys, or `undefined` if none is running. */
   pendingOf(keys: readonly string[]): Promise<void> | undefined {
     for (const key of keys) {
       const pending = this.#underWay.get(key);

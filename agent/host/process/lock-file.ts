@@ -80,8 +80,8 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
 }
 
 /**
- * Calls `onContention` once another process waits for the lock. It polls the kernel's list of locks, which sends no
- * notification.
+ * Calls `onContention` once another process waits for the lock or the file was removed. It polls the kernel's list of locks,
+ * which sends no notification.
  */
 async function watchForOthers(
   { path, clock, logger, signal }: LockFileOptions,

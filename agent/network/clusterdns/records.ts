@@ -94,8 +94,8 @@ export function clusterRecords(
 }
 
 /**
- * Resolves `10-0-0-7.shop.pod.cluster.local`. Does not verify that such a pod exists, like CoreDNS with `pods
- * insecure`.
+ * Returns the address that a name such as `10-0-0-7.shop.pod.cluster.local` spells, or `undefined` if it spells none. Does not
+ * verify that such a pod exists, like CoreDNS with `pods insecure`.
  */
 function podRecords(name: string, type: string, label: string): Found | undefined {
   const address = addressOf(label);

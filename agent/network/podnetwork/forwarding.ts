@@ -9,7 +9,7 @@ const IPV6 = '/proc/sys/net/ipv6/conf';
 /** The value of `accept_ra` by which an interface accepts router advertisements also while the host forwards. */
 const ALWAYS = '2';
 
-/** Enables IP forwarding for the families. A parameter that cannot be set is logged once and does not reject. */
+/** Enables IP forwarding for the families. Never rejects: a parameter that cannot be set is logged. */
 export async function allowForwarding(families: ReadonlySet<4 | 6>, logger: Logger): Promise<void> {
   if (families.has(6)) await keepAdvertisedRoutes(logger);
   await setKernelParameters(

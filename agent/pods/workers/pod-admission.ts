@@ -136,7 +136,7 @@ function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal 
   return undefined;
 }
 
-/** Rejects pods that this host can never run. */
+/** Returns the refusal of a pod that this host can never run, and `undefined` for other pods. */
 function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined {
   const { os, securityContext } = pod.spec;
   const label = pod.metadata.labels?.[OS_LABEL];

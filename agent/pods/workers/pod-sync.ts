@@ -258,7 +258,10 @@ export class PodSync implements PodSyncer {
     this.#options.events.event(pod, 'Warning', 'FailedToRetrieveImagePullSecret', message);
   }
 
-  /** Refuses a limit of the pod's cgroup below its usage, which would end containers. A later sync retries it. */
+  /**
+   * Returns why a lowered memory limit cannot be set yet: the usage is above it, so that the kernel would kill processes.
+   * Resolves to `undefined` if no limit is in the way. A later sync tries again.
+   */
   async #memoryInTheWay(pod: Pod, status: RuntimePodStatus): Promise<string | undefined> {
     const { cgroups, kubeRuntime, runtime } = this.#options;
     const lowered = { podBytes: cgroups.loweredMemory(pod), containers: kubeRuntime.lowered(pod, status) };

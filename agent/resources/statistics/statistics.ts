@@ -35,7 +35,10 @@ const MAX_PAGE_AGE_MS = 2_000;
 /** The maximum age of the snapshot that a summary shows. */
 const MAX_SUMMARY_AGE_MS = 5_000;
 
-/** Returns the pages of the server. A failing source is logged and leaves its part of the page out. */
+/**
+ * Returns the metrics and statistics pages of the server. If the usage of the pods cannot be read, the metrics pages are
+ * without it and the error is logged; `summary` rejects.
+ */
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);

@@ -45,7 +45,7 @@ export class DockerImages {
   /**
    * Returns labels with empty values for a container of the image: they replace the image's labels from the first one on that
    * exceeds the limit. A container inherits the labels of its image, and each list of containers contains them. Throws for an
-   * image that the agent does not use, which another client may have pulled.
+   * image with a fault (`image-faults.ts`) or with label names above the limit, which another client may have pulled.
    */
   async emptiedLabels(reference: string): Promise<Readonly<Record<string, string>>> {
     const image = await this.#inspect(reference);
@@ -69,7 +69,7 @@ export class DockerImages {
     }
   }
 
-  /** Returns the id of an image that was pulled. Removes an image that the agent does not use, and throws. */
+  /** Returns the id of an image that was pulled. Removes an image with a fault (`image-faults.ts`), and throws. */
   async #pulled(reference: string): Promise<string> {
     const image = await this.#inspect(reference).catch((error: unknown) => {
       if (error instanceof ResponseTooLong) return 'its configuration is too large';

@@ -343,7 +343,10 @@ export class KubeRuntime {
     });
   }
 
-  /** Resizes running containers in place. A container that was restarted has its new resources already. */
+  /**
+   * Resizes running containers in place. A container that was restarted has its new resources already. Failures are added to
+   * `errors`. Resolves to the message of a failure, or to `undefined` if everything was resized.
+   */
   async #resize(
     pod: Pod,
     status: RuntimePodStatus,

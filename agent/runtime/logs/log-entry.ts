@@ -31,7 +31,10 @@ export function utcOf({ time }: LogEntry): string {
   return `${new Date(time).toISOString().slice(0, 19)}${time.slice(19, 29)}`;
 }
 
-/** Parses `<time> <stream> <tags> <text>`, whose first tag is `P` for a part of a line and `F` for its end. */
+/**
+ * Parses `<time> <stream> <tags> <text>`, whose first tag is `P` for a part of a line and `F` for its end. Returns `undefined`
+ * for other lines.
+ */
 function parseCri(line: Buffer): LogEntry | undefined {
   const first = line.indexOf(32);
   const second = first === -1 ? -1 : line.indexOf(32, first + 1);
@@ -45,7 +48,7 @@ function parseCri(line: Buffer): LogEntry | undefined {
   return { time, stream, text: line.subarray(third + 1, end) };
 }
 
-/** Parses `{"log":"<text>","stream":"stdout","time":"<time>"}`. */
+/** Parses `{"log":"<text>","stream":"stdout","time":"<time>"}`. Returns `undefined` for other lines. */
 function parseJson(line: Buffer): LogEntry | undefined {
   let value: unknown;
   try {

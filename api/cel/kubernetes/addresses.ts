@@ -46,7 +46,7 @@ class Cidr extends OpaqueValue {
 const ip = opaque('net.IP');
 const cidr = opaque('net.CIDR');
 
-/** Rejects zones, leading zeros and IPv4-mapped IPv6 addresses. */
+/** Parses an IP address. Returns `undefined` for zones, leading zeros and IPv4-mapped IPv6 addresses. */
 function strictIp(text: string): IpAddress | undefined {
   const found = parseIp(text);
   return found === undefined || found.mapped || /(^|\.)0\d/.test(text) ? undefined : found;

@@ -21,7 +21,8 @@ export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<st
 }
 
 /**
- * Does nothing without a valid range. If a range is used up, the node gets an event and is retried, at least once a minute.
+ * Runs the controller that assigns pod CIDRs to nodes. Without a valid cluster CIDR it does nothing. If a range is used up, the
+ * node gets an event and is retried at least once a minute.
  */
 export const runNodeIpam: RunController = (environment, signal) => {
   const { client, informers, options, recorder } = environment;

@@ -99,7 +99,10 @@ class ResourceClaimController {
     if ((pod.spec?.nodeName ?? '') !== '') for (const claimName of claimNames(pod)) await this.#reserve(pod, claimName);
   }
 
-  /** Returns the name of a claim that the status of the pod does not show yet. */
+  /**
+   * Creates the claim of a template unless it exists. Resolves to its name if the status of the pod does not show it yet, and
+   * otherwise to `undefined`.
+   */
   async #ensureClaim(pod: Pod, podClaim: PodClaim, templateName: string): Promise<string | undefined> {
     const namespace = pod.metadata.namespace ?? '';
     const noted = pod.status?.resourceClaimStatuses?.find(({ name }) => name === podClaim.name);

@@ -43,7 +43,10 @@ function isAutomatic(secret: Secret, account: ServiceAccount | undefined): boole
 const mounts = (pod: Pod): string[] =>
   (pod.spec?.volumes ?? []).flatMap(({ secret }) => (secret?.secretName === undefined ? [] : [secret.secretName]));
 
-/** Does nothing until the use of tokens has been recorded for the clean-up period. */
+/**
+ * Runs the controller that marks unused token secrets as invalid and deletes them later. It does nothing until the use of
+ * tokens has been recorded for the whole clean-up period.
+ */
 export const runLegacyTokenCleaner: RunController = async (environment, signal) => {
   const { client, informers, clock, options } = environment;
   const accounts = informers.for(serviceAccounts);

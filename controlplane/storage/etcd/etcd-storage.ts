@@ -135,7 +135,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     });
   }
 
-  /** Applies changes in parts. */
+  /** Applies changes. If they are many or encrypted, it applies them in parts and returns the promise of the end. */
   #take(events: readonly EtcdEvent[]): Promise<void> | undefined {
     if (events.length <= PART_EVENTS && !this.#reader.isSealed(events)) {
       this.#apply(events);

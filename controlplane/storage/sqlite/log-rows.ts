@@ -47,7 +47,7 @@ export class LogRows {
     if (rows.length > 0) yield columnsOf(rows);
   }
 
-  /** Returns the records after a revision, up to `limitBytes` and at least one if there is one. */
+  /** Returns the records after a revision, up to `limitBytes` and `PAGE_RECORDS`, and at least one if there is one. */
   page(after: number, limitBytes: number): LogPage {
     const rows: Row[] = [];
     let bytes = 0;

@@ -51,7 +51,7 @@ export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed
 const EVERY = '@every ';
 const UNITS: ReadonlySet<string> = new Set(['ns', 'us', 'µs', 'μs', 'ms', 's', 'm', 'h']);
 
-/** Returns the error of Go's `time.ParseDuration`. */
+/** Returns the error of Go's `time.ParseDuration` for a text, or `undefined` if it is a duration. */
 function durationFault(text: string): string | undefined {
   const given = quoteText(text);
   let rest = text.replace(/^[+-]/, '');

@@ -80,7 +80,10 @@ export class NodePortRange {
     }
   }
 
-  /** Throws `occupied` if a service that is stored now has a port that is to be taken. */
+  /**
+   * Returns the operation that takes and frees ports in the stored RangeAllocation. Throws `occupied` if a port that is to be
+   * taken is allocated there, or a stored service has it.
+   */
   async #operation({
     taken,
     dropped,

@@ -112,7 +112,10 @@ export function initFamilies(
   return [];
 }
 
-/** Validates the change to a single family. A client releases the second address with the policy `SingleStack`. */
+/**
+ * Validates the change to a single family, which needs the policy `SingleStack`. With this policy, it removes the second
+ * address and family that the client has left in the spec.
+ */
 function reductionErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
   if (old === undefined) return [];
   const { clusterIPs = [], ipFamilies = [] } = spec;
