@@ -172,17 +172,21 @@ export function ipErrors(field: string, text: string): FieldError[] {
 
 /** Validates a block as strictly as `ipErrors`, and refuses bits that are set beyond the prefix length. */
 export function cidrErrors(field: string, text: string): FieldError[] {
+  const errors = cidrFormErrors(field, text);
+  const cidr = parseCidr(text);
+  if (errors.length > 0 || cidr === undefined || cidr.address.value === cidr.base) return errors;
+  return [invalid(field, text, 'must not have bits set beyond the prefix length')];
+}
+
+/** Validates how a range is written, but not which bits are set. */
+export function cidrFormErrors(field: string, text: string): FieldError[] {
   const cidr = parseCidr(text);
   if (cidr === undefined) return [invalid(field, text, CIDR_TEXT)];
   const slash = text.indexOf('/');
   if (hasLeadingZeros(text.slice(0, slash)) || /^0[0-9]/.test(text.slice(slash + 1))) {
     return [invalid(field, text, 'must not have leading 0s in IP or prefix length')];
   }
-  if (cidr.address.mapped) return [invalid(field, text, 'must not have an IPv4-mapped IPv6 address')];
-  if (cidr.address.value !== cidr.base) {
-    return [invalid(field, text, 'must not have bits set beyond the prefix length')];
-  }
-  return [];
+  return cidr.address.mapped ? [invalid(field, text, 'must not have an IPv4-mapped IPv6 address')] : [];
 }
 
 const LOOPBACK = [parseCidr('127.0.0.0/8'), parseCidr('::1/128')];

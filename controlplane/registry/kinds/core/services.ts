@@ -97,6 +97,10 @@ export function serviceKinds(options: KindOptions): KindRow[] {
         const addresses = options.stores.get('networking.k8s.io', 'ipaddresses');
         return write([...ports, ...addressWrites(addresses, service, old, nowMs)]);
       }),
+    // kube-apiserver stores the policy of such a service, but does not show it.
+    canonicalise({ spec }) {
+      if (spec?.type === 'ExternalName') delete spec.internalTrafficPolicy;
+    },
     validateCreate: (service) => serviceErrors(service),
     validateUpdate: serviceUpdateErrors,
     warningsOnCreate: serviceWarnings,
