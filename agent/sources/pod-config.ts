@@ -92,7 +92,7 @@ interface PodConfigOptions {
 /** The delay before a failed source is restarted. */
 const RESTART_MS = 5000;
 
-/** Starts nothing before `run`. */
+/** Merges the pods of the sources. Starts no source before `run`. */
 export function createPodConfig(options: PodConfigOptions): PodConfig {
   const ready = new Set<PodSource>();
   return {

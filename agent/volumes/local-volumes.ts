@@ -71,7 +71,7 @@ export class LocalVolumes {
     return { path: join(root, name), unlimited };
   }
 
-  /** Returns why the folder is not limited; an empty string if it is. */
+  /** Limits the folder to the capacity. Resolves to why that is not possible, or to an empty string if it is limited. */
   #limit(name: string, capacity: bigint): Promise<string> {
     const { root, limits } = this.#options;
     return this.#limiting.run(async () => {

@@ -61,7 +61,7 @@ async function give(directory: Directory, options: Walk, level: number): Promise
   }
 }
 
-/** Ignores an entry that a container removes meanwhile. */
+/** Sets the group and the mode of an entry and of all below it. Ignores an entry that a container removes meanwhile. */
 async function giveEntry(directory: Directory, name: string, options: Walk, level: number): Promise<void> {
   const entry = await directory.pin(name).catch(ifMissing);
   if (entry === undefined) return;

@@ -71,7 +71,10 @@ export function parseCsr(pem: string): CertificateRequest {
   return parseCsrDer(block.der);
 }
 
-/** Parses a PKCS #10 request (RFC 2986). Does not verify its signature. Throws `DerError`. */
+/**
+ * Parses a PKCS #10 request (RFC 2986). Throws `DerError` if it is malformed. An invalid signature is no error, and is reported
+ * in `signatureValid`.
+ */
 export function parseCsrDer(raw: Buffer): CertificateRequest {
   const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
   const [, subject, spki, attributes] = der.readAll(der.expect(parts[0], der.TAG.sequence).content);

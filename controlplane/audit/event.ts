@@ -70,7 +70,7 @@ function objectRef(info: RequestInfo, given: EventInput['given']): object {
   };
 }
 
-/** Includes the reason of an error. The details of a Status about an object are omitted at the lower levels. */
+/** Returns the status of a response for the event: the code and, if the response is a Status, its other fields. */
 function responseStatus({ code, status }: EventInput): object {
   if (status === undefined) return { metadata: {}, code };
   const { status: outcome, message, reason, details } = status;

@@ -21,7 +21,7 @@ interface Names {
   readonly resourceClaims: Set<string>;
 }
 
-/** Includes what volumes, environment, image pulls and ephemeral containers refer to. */
+/** Returns the names of the objects that the volumes, environments, image pulls and resource claims of a pod refer to. */
 export function podReferences(pod: Pod): PodReferences {
   const names: Names = { secrets: new Set(), configMaps: new Set(), claims: new Set(), resourceClaims: new Set() };
   const { spec } = pod;

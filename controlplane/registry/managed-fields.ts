@@ -135,7 +135,10 @@ function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
   return entries?.length === 0 || (entries?.length === 1 && only !== undefined && Object.keys(only).length === 0);
 }
 
-/** Returns the ownership before the write: that of the request if it is valid, and otherwise the stored one. */
+/**
+ * Returns the ownership before the write. It is that of the request if the request is for the object itself and its entries are
+ * valid, none if the request resets the entries, and otherwise the stored one.
+ */
 function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
   const entries = object.metadata.managedFields ?? undefined;
   if (subresource === '') {
@@ -158,7 +161,10 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
   });
 }
 
-/** Yields after each step that visits the whole object. */
+/**
+ * Returns the object with its managed fields after a write other than apply. Yields after each step that visits the whole
+ * object.
+ */
 function* updateManaged(
   struct: StructType,
   live: KubeObject | undefined,
@@ -236,7 +242,10 @@ interface ApplyRequest {
   readonly writer: Writer;
 }
 
-/** Yields after each step that visits the whole object. */
+/**
+ * Returns the object that results from an apply, with its managed fields. Throws a 409 if another manager owns an applied field
+ * and the request is not forced. Yields after each step that visits the whole object.
+ */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
   const config = readConfig(request);

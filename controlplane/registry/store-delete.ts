@@ -222,7 +222,10 @@ function checkPreconditions(
   }
 }
 
-/** Returns the messages of kinds that are marked as terminating first. */
+/**
+ * Throws a 409 if a precondition is not met, with the message that kube-apiserver has for kinds that are marked as terminating
+ * first. `withVersion` includes the resource version.
+ */
 function checkBeforeMark(
   store: Store,
   { metadata }: KubeObject,

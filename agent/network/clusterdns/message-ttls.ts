@@ -60,7 +60,7 @@ export function messageTtls(message: Buffer): MessageTtls | undefined {
   return seconds === Infinity ? undefined : { seconds, isDenial, offsets };
 }
 
-/** Returns the position after the name, or `undefined` if the message is too short. */
+/** Returns the position after the name, or `undefined` if the message is too short or has an invalid label. */
 function afterName(message: Buffer, start: number): number | undefined {
   let at = start;
   for (;;) {

@@ -56,7 +56,7 @@ export function compilePolicies(inputs: PolicyInputs, limits: Partial<CompileLim
   return inOneSlice(compileInSlices(inputs, { isSpent: false }, limits));
 }
 
-/** Yields when the slice is spent. */
+/** Compiles the policies to the rules of the local pods, within the limits. Yields when the slice is spent. */
 export function* compileInSlices(
   inputs: PolicyInputs,
   slice: Pick<TimeSlice, 'isSpent'>,

@@ -77,7 +77,7 @@ export class NodeShutdown {
     return this.#isShuttingDown ? REFUSAL : undefined;
   }
 
-  /** Runs until the signal aborts. */
+  /** Monitors shutdowns of the host until the signal aborts. Resolves early if no grace period is set. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, periods } = this.#options;
     await this.#reportLast();
@@ -124,7 +124,7 @@ export class NodeShutdown {
     await ended;
   }
 
-  /** Waits until the login manager has read its configuration. Resolves to its maximum delay. */
+  /** Waits up to two seconds until the login manager has read its configuration. Resolves to its maximum delay. */
   async #raised(wantedMs: number, signal: AbortSignal): Promise<number> {
     const { clock, logind } = this.#options;
     for (let attempt = 0; ; attempt += 1) {

@@ -166,7 +166,7 @@ export class CheckpointStore {
       if (DRAFT_SUFFIX.test(name)) await rm(join(parentPath, name), { force: true });
   }
 
-  /** Returns whether the directory changed. */
+  /** Writes the file, or removes it if `text` is `undefined`. Resolves to whether the directory changed. */
   async #replace(path: string, text: string | undefined): Promise<boolean> {
     if (text === undefined) {
       try {

@@ -75,7 +75,10 @@ export class LastKnownClient implements Client {
     return list;
   }
 
-  /** Stores only tokens of service accounts. */
+  /**
+   * Creates an object. A token of a service account is stored, and the stored one is returned while the API server does not
+   * respond.
+   */
   async create(
     resource: Resource,
     namespace: string,

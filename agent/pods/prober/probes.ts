@@ -61,7 +61,9 @@ export function probeTcp(host: string, port: number, timeoutMs: number): Promise
   });
 }
 
-/** Fails if probes must not reach the host, as for a host that does not respond. */
+/**
+ * Returns a failure, as of a host that does not respond, if probes must not reach the host. Returns `undefined` if they may.
+ */
 function probeRefusal(host: string, port: number): ProbeOutcome | undefined {
   try {
     dialer.check({ purpose: 'probe', host, port });

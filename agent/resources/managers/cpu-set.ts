@@ -26,7 +26,7 @@ export function sortedCpus(cpus: CpuSet): number[] {
   return [...cpus].sort((left, right) => left - right);
 }
 
-/** Returns an empty string for the empty set. */
+/** Formats the CPUs as a list such as `0-3,8`, and the empty set as an empty string. */
 export function formatCpuSet(cpus: CpuSet): string {
   const ranges: string[] = [];
   const sorted = sortedCpus(cpus);

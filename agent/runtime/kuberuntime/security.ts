@@ -47,8 +47,9 @@ export function seccompProfile(
 const NO_APP_ARMOR = 'unconfined';
 
 /**
- * Throws for a profile of the host with the name `unconfined`: Pod Security allows any name there, and a runtime that gets the
- * name alone would run the container without a profile.
+ * Returns the AppArmor profile of the container, else that of the pod, or `undefined` if neither has one. Throws for a profile
+ * of the host with the name `unconfined`: Pod Security allows any name there, and a runtime that gets the name alone would run
+ * the container without a profile.
  */
 function appArmorProfile(pod: Pod, container: Container): SecurityProfile | undefined {
   const chosen: ProfileSpec | undefined =

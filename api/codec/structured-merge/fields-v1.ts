@@ -13,7 +13,10 @@ export function decodeFieldsV1(fields: JsonObject): FieldSet {
   return root;
 }
 
-/** Returns whether the fields are in the form that this program writes. */
+/**
+ * Adds the decoded fields to `target`. Returns whether they are in the form that this program writes. Throws an `Error` if they
+ * are not a field set.
+ */
 function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
   let own = true;
   for (const key of Object.keys(fields)) {

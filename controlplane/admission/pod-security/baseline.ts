@@ -216,7 +216,7 @@ export const seLinuxOptions: Check = ({ spec, minor }) => {
   };
 };
 
-/** Older clients set the profile by annotations instead of the field. */
+/** Forbids unsafe profiles in the annotations by which older clients set the seccomp profile. */
 const seccompAnnotations: Check = ({ metadata, spec }) => {
   const keys = [SECCOMP_POD_ANNOTATION, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER_PREFIX}${name}`)];
   const bad = keys.flatMap((key) => {

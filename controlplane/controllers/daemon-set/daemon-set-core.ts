@@ -62,7 +62,7 @@ export function nodeOf(pod: Pod): string {
   return '';
 }
 
-/** Returns the spec of the pod with a node affinity for its node; the scheduler binds it. */
+/** Returns the pod with a node affinity for its node and with the tolerations of a daemon. The scheduler then binds it. */
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});

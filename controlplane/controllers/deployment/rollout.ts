@@ -40,7 +40,7 @@ export function resizeNew(deployment: Deployment, newSet: ReplicaSet, all: reado
   return replicas === size ? undefined : { set: newSet, replicas };
 }
 
-/** Deletes unhealthy pods of old sets first, then healthy ones as far as availability allows. */
+/** Plans to scale old sets down: first by their unhealthy pods, and then by healthy ones as far as availability allows. */
 export function resizeOld(
   deployment: Deployment,
   newSet: ReplicaSet | undefined,

@@ -217,7 +217,10 @@ function bestDistribution(
   return best;
 }
 
-/** Finds the nodes that provide the remainder. Spreads it over as many nodes as possible. */
+/**
+ * Finds the nodes that provide the remainder so that the free CPUs of all nodes are balanced best. Of equally balanced choices,
+ * the one with the most nodes counts. Returns `undefined` if no nodes suffice.
+ */
 function bestRemainder(
   combo: readonly number[],
   left: ReadonlyMap<number, number>,

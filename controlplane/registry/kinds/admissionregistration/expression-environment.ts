@@ -90,7 +90,10 @@ function typeOf(question: ExpressionQuestion): CelType {
   }
 }
 
-/** Keeps the types of variables by their array, so that each variable of an object is compiled once. */
+/**
+ * Returns why an expression is invalid at its place, or `undefined` if it is valid. Keeps the types of variables by their
+ * array, so that each variable of an object is compiled once.
+ */
 export const checkExpression: ExpressionChecker = (question) => {
   const { place, expression } = question;
   let type: CelType;
