@@ -83,10 +83,10 @@ const arithmetic: FunctionRow[] = [
   fn('_+_', [list(param('A')), list(param('A'))], list(param('A')), joined),
   fn('_+_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns + b.ns)),
   fn('_+_', [duration, timestamp], timestamp, (a: Duration, b: Timestamp) => new Timestamp(a.ns + b.ns)),
-  fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns + b.ns)),
+  fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns + b.ns))),
   fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(checkedInt(a.ns - b.ns))),
   fn('_-_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns - b.ns)),
-  fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns - b.ns)),
+  fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns - b.ns))),
   fn('!_', [bool], bool, (a: boolean) => !a),
 ];
 
