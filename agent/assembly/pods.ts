@@ -9,6 +9,7 @@ import type { PodConfig } from '../sources/pod-config.ts';
 import type { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
 import type { NodeManager } from '../node/status/node-manager.ts';
 import { Housekeeping } from '../pods/housekeeping.ts';
+import { LoudCommands } from '../pods/prober/loud-commands.ts';
 import { type ProbeManager, createProbeManager } from '../pods/prober/probe-manager.ts';
 import { createPreemption } from '../pods/preemption.ts';
 import { SyncLoop } from '../pods/sync-loop.ts';
@@ -146,12 +147,14 @@ function createProbes(
   { clock, logger }: Base,
   { runtime, events, registries, state: { statuses, workers } }: PodsDeps,
 ): ProbeManager {
+  const loud = new LoudCommands(clock);
   const probes = createProbeManager({
     clock,
     events,
     status: (uid) => statuses.get(uid),
     exec: async (id, command, timeoutMs) => {
-      const result = await runtime.execSync(id, command, { timeoutMs, maxOutputBytes: PROBE_OUTPUT_BYTES });
+      const options = { timeoutMs, maxOutputBytes: PROBE_OUTPUT_BYTES };
+      const result = await loud.run(id, () => runtime.execSync(id, command, options));
       return { exitCode: result.exitCode, output: Buffer.concat([result.stdout, result.stderr]).toString('utf8') };
     },
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',

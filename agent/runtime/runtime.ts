@@ -272,6 +272,14 @@ export interface PodNetworkSettings {
   readonly mtu?: number | undefined;
 }
 
+/** The result of a command. `outputBytes` is all that the runtime has sent, of which the output has the beginning. */
+interface CommandResult {
+  readonly exitCode: number;
+  readonly stdout: Buffer;
+  readonly stderr: Buffer;
+  readonly outputBytes: number;
+}
+
 /** The boundary. Operations throw `RuntimeError`s, and are idempotent where CRI requires it. */
 export interface Runtime {
   info(): Promise<RuntimeInfo>;
@@ -314,12 +322,12 @@ export interface Runtime {
    */
   checkpoint(id: ContainerId, archive: string, options: { readonly timeoutSeconds: number }): Promise<void>;
 
-  /** Resolves to the exit code. Throws `RuntimeError('timeout')` after the timeout. */
+  /** Resolves to the exit code, and `maxOutputBytes` of each stream. Throws `RuntimeError('timeout')` after the timeout. */
   execSync(
     id: ContainerId,
     command: readonly string[],
     options: { readonly timeoutMs: number; readonly signal?: AbortSignal; readonly maxOutputBytes?: number },
-  ): Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
+  ): Promise<CommandResult>;
   /** Resolves to the exit code when the process has exited and its output is written. */
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;

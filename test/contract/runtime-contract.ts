@@ -314,6 +314,16 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       return undefined;
     });
 
+    it('cuts the output of a command, and counts all of it', async (context) => {
+      if (under.simulated) return context.skip('there are no processes');
+      const id = await run(['sleep', '1000'], {});
+      const options = { timeoutMs: WAIT_MS, maxOutputBytes: 1000 };
+      const result = await runtime.execSync(id, ['head', '-c', '1000000', '/dev/zero'], options);
+      assert.deepEqual([result.exitCode, result.stdout.length, result.outputBytes], [0, 1000, 1_000_000]);
+      await runtime.stopContainer(id, 0);
+      return undefined;
+    });
+
     it('gives containers of a pod one network and address, the environment and the name of the pod', async (context) => {
       if (under.simulated) return context.skip('there are no processes');
       const id = await run(['sleep', '1000'], { env: [{ name: 'COLOR', value: 'blue' }] });

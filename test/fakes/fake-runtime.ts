@@ -267,7 +267,8 @@ export class FakeRuntime implements Runtime {
       if (word === 'exit') exitCode = Number(rest[0] ?? 0);
       if (word === 'false') exitCode = 1;
     }
-    return Promise.resolve({ exitCode, stdout: Buffer.from(output.stdout), stderr: Buffer.from(output.stderr) });
+    const [stdout, stderr] = [Buffer.from(output.stdout), Buffer.from(output.stderr)];
+    return Promise.resolve({ exitCode, stdout, stderr, outputBytes: stdout.length + stderr.length });
   }
   async exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number> {
     this.#container(id);

@@ -290,6 +290,7 @@ class CriRuntime implements Runtime {
       exitCode: result.exitCode,
       stdout: result.stdout.subarray(0, limit),
       stderr: result.stderr.subarray(0, limit),
+      outputBytes: result.stdout.length + result.stderr.length,
     };
   }
 

@@ -14,6 +14,9 @@ import { carryStreams, OutputBuffer, readFrames } from './stream-frames.ts';
 const EXIT_POLLS = 50;
 const EXIT_POLL_MS = 20;
 const DEFAULT_OUTPUT_BYTES = 16 * 1024 * 1024;
+/** What is read of a command at once, and of the rest in a second. */
+const FAST_OUTPUT_BYTES = 32 * 1024 * 1024;
+const SLOW_BYTES_PER_SECOND = 4 * 1024 * 1024;
 
 interface ExecDeps {
   readonly client: DockerClient;
@@ -60,7 +63,7 @@ export async function execCollect(
   id: ContainerId,
   command: readonly string[],
   options: { readonly timeoutMs: number; readonly signal?: AbortSignal; readonly maxOutputBytes?: number },
-): Promise<{ exitCode: number; stdout: Buffer; stderr: Buffer }> {
+): Promise<{ exitCode: number; stdout: Buffer; stderr: Buffer; outputBytes: number }> {
   const { client, clock } = deps;
   const exec = await client.call('create exec', () =>
     client.docker.getContainer(id).exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true }),
@@ -68,6 +71,7 @@ export async function execCollect(
   const connection = await client.call('start exec', () => exec.start({ hijack: true, stdin: false }));
   // The frames that are read below report the failure of the connection.
   connection.on('error', () => undefined);
+  let outputBytes = 0;
   let why: 'timeout' | 'aborted' | undefined;
   const stop = (reason: 'timeout' | 'aborted') => (): void => {
     why ??= reason;
@@ -82,7 +86,12 @@ export async function execCollect(
   };
   try {
     if (options.signal?.aborted === true) onAbort();
-    for await (const frame of readFrames(connection as AsyncIterable<Buffer>)) output[frame.stream].add(frame.payload);
+    for await (const frame of readFrames(connection as AsyncIterable<Buffer>)) {
+      output[frame.stream].add(frame.payload);
+      outputBytes += frame.payload.length;
+      // A command that prints without an end waits, and does not keep the agent busy.
+      if (outputBytes > FAST_OUTPUT_BYTES) await clock.sleep((frame.payload.length / SLOW_BYTES_PER_SECOND) * 1000);
+    }
   } catch (error) {
     if (why === undefined) throw toRuntimeError(error);
   } finally {
@@ -97,7 +106,8 @@ export async function execCollect(
       why === 'timeout' ? `command ${JSON.stringify(command.join(' '))} timed out` : 'the command was cancelled',
     );
   }
-  return { exitCode: await exitCode(deps, exec.id), stdout: output.stdout.bytes(), stderr: output.stderr.bytes() };
+  const code = await exitCode(deps, exec.id);
+  return { exitCode: code, stdout: output.stdout.bytes(), stderr: output.stderr.bytes(), outputBytes };
 }
 
 /**

@@ -325,7 +325,8 @@ describe('a command in a container', () => {
       execSync: () => ({ stdout: Buffer.from('abcdef'), stderr: Buffer.from('xyz'), exitCode: 3 }),
     });
     const options = { timeoutMs: 1500, maxOutputBytes: 2 };
-    const { exitCode, stdout, stderr } = await runtime.execSync(container('c1'), ['a'], options);
+    const { exitCode, stdout, stderr, outputBytes } = await runtime.execSync(container('c1'), ['a'], options);
+    assert.equal(outputBytes, 9);
     assert.deepEqual([exitCode, String(stdout), String(stderr)], [3, 'ab', 'xy']);
   });
 

@@ -34,7 +34,7 @@ function deps(
         calls.push(`exec ${id} ${command.join(' ')}`);
         if (command[0] === 'fail') throw new Error('exec failed');
         if (command[0] === 'sleep') await clock.sleep(Number(command[1]) * 1000, signal);
-        return { exitCode: 0, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
+        return { exitCode: 0, stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), outputBytes: 0 };
       },
       stopContainer: async (id, grace) => {
         calls.push(`stop ${id} ${grace}`);

@@ -21,7 +21,9 @@ function deps(clock: FakeClock, observe?: (event: 'http-fallback' | 'sleep-cut-s
     warn: () => undefined,
     observe,
     runtime: {
-      execSync: async () => ({ exitCode: 9, stdout: Buffer.from('hook\n'), stderr: Buffer.from('no\n') }),
+      execSync: async () => ({
+        ...{ exitCode: 9, stdout: Buffer.from('hook\n'), stderr: Buffer.from('no\n'), outputBytes: 8 },
+      }),
     },
   };
 }

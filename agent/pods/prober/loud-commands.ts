@@ -1,0 +1,50 @@
+/**
+ * Slows down the commands of probes that print much. A runtime sends all that a command prints, up to 32 MiB: 16 MiB take the
+ * agent 45 ms, and a pod may have hundreds of probes in each second. Commands of other containers are not delayed.
+ */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { FairTurns } from '../../../api/machinery/fair-turns.ts';
+
+/** The output from which on a command is loud. Probes use 10 KiB of it. */
+const LOUD_BYTES = 256 << 10;
+/** What loud commands may print in a second, all together. */
+const LOUD_BYTES_PER_SECOND = 4 << 20;
+/** The number of containers that are remembered. The one that is found loud first is forgotten first. */
+const MAX_REMEMBERED = 4096;
+
+interface Printed {
+  readonly outputBytes: number;
+}
+
+/** Owns the turns of containers whose last command was loud. */
+export class LoudCommands {
+  readonly #clock: Clock;
+  readonly #loud = new Set<string>();
+  readonly #turns = new FairTurns({ mostAtOnce: 1, mostWaiting: 256 });
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Resolves and rejects as the command does. A loud container waits for its turn, and rejects if too many others do. */
+  async run<T extends Printed>(container: string, command: () => Promise<T>): Promise<T> {
+    if (!this.#loud.has(container)) return this.#noted(container, await command());
+    const outcome = Promise.withResolvers<T>();
+    const turn = async (): Promise<void> => {
+      const result = this.#noted(container, await command());
+      outcome.resolve(result);
+      await this.#clock.sleep((result.outputBytes / LOUD_BYTES_PER_SECOND) * 1000);
+    };
+    this.#turns.run(container, turn, () => true).catch(outcome.reject);
+    return outcome.promise;
+  }
+
+  #noted<T extends Printed>(container: string, result: T): T {
+    this.#loud.delete(container);
+    if (result.outputBytes <= LOUD_BYTES) return result;
+    this.#loud.add(container);
+    const [first] = this.#loud.size > MAX_REMEMBERED ? this.#loud : [];
+    if (first !== undefined) this.#loud.delete(first);
+    return result;
+  }
+}
