@@ -122,6 +122,14 @@ function restartPolicyErrors(container: Container, path: string): FieldError[] {
   return errors;
 }
 
+/** The rules of an init container without a policy are not validated. */
+function initRestartErrors(container: Container, path: string): FieldError[] {
+  const { restartPolicy, restartPolicyRules = [] } = container;
+  if (restartPolicy !== undefined) return restartPolicyErrors(container, path);
+  if (restartPolicyRules.length === 0) return [];
+  return [required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used')];
+}
+
 function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], at: string): FieldError[] {
   const errors: FieldError[] = [];
   const { action = '', exitCodes } = rule;
@@ -190,7 +198,7 @@ export function initContainerErrors(
   const os = context.spec.os?.name;
   for (const [index, container] of (context.spec.initContainers ?? []).entries()) {
     const at = `${path}[${index}]`;
-    errors.push(...commonErrors(container, at, context), ...restartPolicyErrors(container, at));
+    errors.push(...commonErrors(container, at, context), ...initRestartErrors(container, at));
     const { name = '' } = container;
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else if (name !== '') names.add(name);

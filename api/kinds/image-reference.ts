@@ -13,6 +13,9 @@ const DIGEST = /^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}$/;
 const DOMAIN =
   /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:]+\])(?::\d+)?$/;
 
+/** The maximum length of the path below the registry. */
+const MAX_REPOSITORY = 255;
+
 /** The kubelet's error for a reference that cannot be parsed. */
 export class ImageReferenceError extends Error {
   override readonly name = 'ImageReferenceError';
@@ -52,6 +55,8 @@ export function parseImageReference(image: string): ImageReference {
   ) {
     throw new ImageReferenceError(image, 'invalid reference format');
   }
+  if (repository.length > MAX_REPOSITORY)
+    throw new ImageReferenceError(image, `repository name must not be more than ${MAX_REPOSITORY} characters`);
   return { registry, repository, tag: tag === '' && digest === '' ? 'latest' : tag, digest };
 }
 

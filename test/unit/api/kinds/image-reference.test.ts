@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { parseImageReference, withDefaultTag } from '../../../../api/kinds/image-reference.ts';
+import { isImageReference, parseImageReference, withDefaultTag } from '../../../../api/kinds/image-reference.ts';
 
 const digest = `sha256:${'a'.repeat(64)}`;
 
@@ -32,4 +32,12 @@ describe('image references', () => {
   for (const text of ['', 'a b', 'a:b:c', 'a//b', 'a@sha256:12']) {
     it(`refuse ${JSON.stringify(text)}`, () => assert.throws(() => withDefaultTag(text), /invalid reference format$/));
   }
+});
+
+it('the path below the registry has at most 255 characters', () => {
+  assert.equal(isImageReference(`example.com/${'a'.repeat(255)}:1`), true);
+  assert.equal(isImageReference(`example.com/${'a'.repeat(256)}:1`), false);
+  // Names without a registry are below `library/`.
+  assert.equal(isImageReference('a'.repeat(247)), true);
+  assert.equal(isImageReference('a'.repeat(248)), false);
 });
