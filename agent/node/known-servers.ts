@@ -48,7 +48,9 @@ export async function loadServers({ configured, directory, clock, logger }: Know
   return new ServerList([...configured, ...stored], clock);
 }
 
-/** Runs until the signal aborts. */
+/**
+ * Reads the addresses of the API servers periodically until the signal aborts. Puts new ones into `servers` and stores them.
+ */
 export async function followServers(
   { configured, directory, clock, logger }: KnownServersOptions,
   servers: ServerList,

@@ -23,7 +23,9 @@ interface ClientCaOptions {
   readonly logger: Logger;
 }
 
-/** Runs until the signal aborts. A file that is not valid leaves the last CAs in effect. */
+/**
+ * Replaces the CAs of clients when the file changes, until the signal aborts. An invalid file leaves the last CAs in effect.
+ */
 export async function followClientCa(options: ClientCaOptions, signal: AbortSignal): Promise<void> {
   const { file, first, server, observeQueue, clock, logger } = options;
   const queue = new WorkQueue({

@@ -199,13 +199,16 @@ class CachingInformer implements Informer {
     return { remove: () => void (this.#handlers = this.#handlers.filter((other) => other !== handler)) };
   }
 
-  /** Called by the reflector with the whole contents. The handlers of thousands of objects would block the event loop. */
+  /**
+   * Called by the reflector with the whole contents. It works in time slices, because the handlers of thousands of objects
+   * would block the event loop.
+   */
   replace(items: readonly KubeObject[], resourceVersion: string, signal: AbortSignal): void | Promise<void> {
     const slice = new TimeSlice(this.#clock);
     return inSlices(this.#replace(items, resourceVersion, slice), slice, signal);
   }
 
-  /** Yields when the slice is spent. */
+  /** Replaces the contents, and calls the handlers for what differs. Yields when the slice is spent. */
   *#replace(items: readonly KubeObject[], resourceVersion: string, slice: TimeSlice): Generator<void, void, undefined> {
     const kept = new Set<string>();
     for (const item of items) {

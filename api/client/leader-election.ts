@@ -75,7 +75,10 @@ export function leaderElectionProblem(times: LeaderElectionTimes): string | unde
   return undefined;
 }
 
-/** Runs until the signal aborts. Never rejects. The last term has ended, and its lease is given up, when it resolves. */
+/**
+ * Acquires the lease and runs `lead` for each term, until the signal aborts. Never rejects. It resolves when the last term has
+ * ended and its lease is given up.
+ */
 export async function runLeaderElection(
   options: LeaderElectionOptions,
   lead: Lead,

@@ -52,7 +52,7 @@ interface ReflectorOptions extends ReflectorSelection {
   readonly random?: () => number;
 }
 
-/** Runs until the signal aborts. Never rejects. Failures are logged and retried. */
+/** Lists and watches the resource into the sink until the signal aborts. Never rejects. Failures are logged and retried. */
 export async function runReflector(options: ReflectorOptions, sink: ReflectorSink, signal: AbortSignal): Promise<void> {
   const reflector = new Reflector(options, sink);
   while (!signal.aborted) {

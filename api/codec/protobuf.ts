@@ -174,7 +174,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return [this.#writer.take(), ...envelopedObject];
   }
 
-  /** A nested object shares the limit of the object around it. */
+  /** Decodes an object of any kind. A nested object shares the limit of values with the object around it. */
   decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
     const { apiVersion, kind, raw } = openUnknown(bytes);
     const struct = this.#structOf(apiVersion, kind);

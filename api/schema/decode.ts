@@ -237,7 +237,7 @@ class Walk {
     return 0;
   }
 
-  /** A conversion cuts integers to the size of a byte. */
+  /** Decodes a byte of a conversion, which cuts integers to the size of a byte. */
   #convertedByte(value: JsonValue): number {
     const isNumber = typeof value === 'number' || typeof value === 'bigint';
     if (typeof value === 'bigint' || Number.isInteger(value)) return Number(BigInt.asUintN(8, BigInt(value as bigint)));

@@ -25,8 +25,8 @@ function bootstrapGroups(text: string): string[] | undefined {
 }
 
 /**
- * Returns undefined for every token that is not valid for authentication, whatever the reason. Secrets are compared in constant
- * time.
+ * Creates the authenticator of bootstrap tokens. It returns `undefined` for every token that is not valid for authentication,
+ * whatever the reason. Secrets are compared in constant time.
  */
 export function bootstrapTokenAuthenticator(options: BootstrapTokenOptions): TokenAuthenticator {
   return {

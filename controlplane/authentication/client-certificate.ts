@@ -120,8 +120,8 @@ interface ClientCertificateOptions {
 }
 
 /**
- * Returns `undefined` without a certificate, and for one without a common name. Throws an `AuthenticationError` for an invalid
- * certificate and for refused names.
+ * Creates the authenticator of client certificates. It returns `undefined` without a certificate, and for one without a common
+ * name. It throws an `AuthenticationError` for an invalid certificate and for refused names.
  */
 export function clientCertificateAuthenticator(options: ClientCertificateOptions): Authenticator {
   const { verifier, refusedNames, onBelieved } = options;

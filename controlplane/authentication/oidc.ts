@@ -88,8 +88,8 @@ export interface OidcAuthenticator extends TokenAuthenticator {
 }
 
 /**
- * Begins to fetch the keys of the issuer at once. Throws if the options are invalid. Returns `undefined` for tokens of other
- * issuers, and throws for invalid tokens of this one.
+ * Creates the authenticator, which begins to fetch the keys of the issuer at once. Throws if the options are invalid. The
+ * authenticator returns `undefined` for tokens of other issuers, and throws for invalid tokens of this one.
  */
 export function oidcAuthenticator(options: OidcOptions): OidcAuthenticator {
   checkOidcOptions(options);

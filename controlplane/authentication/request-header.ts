@@ -22,8 +22,9 @@ export interface RequestHeaderOptions {
 }
 
 /**
- * Returns `undefined` without a name header or without a client certificate. Throws an `AuthenticationError` for an invalid
- * certificate, and for one whose common name is not allowed.
+ * Creates the authenticator of users that a front proxy names in headers. It returns `undefined` without a name header or
+ * without a client certificate. It throws an `AuthenticationError` for an invalid certificate, and for one whose common name is
+ * not allowed.
  */
 export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authenticator {
   const usernameHeaders = options.usernameHeaders.map(lower);

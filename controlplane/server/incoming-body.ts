@@ -67,7 +67,7 @@ export class IncomingBody {
   }
 
   /**
-   * Resolves to the parts as they come. The stream stays open if the consumer leaves. Throws as `whole` does, but has no
+   * Yields the parts of the body as they come. The stream stays open if the consumer leaves. Throws as `whole` does, but has no
    * limit.
    */
   async *parts(): AsyncGenerator<Buffer, void, undefined> {

@@ -24,7 +24,10 @@ interface Compactor {
   stop(): void;
 }
 
-/** Runs until it is stopped. A failed compaction is logged, and the next turn compacts what it left. */
+/**
+ * Compacts revisions that are older than the window, periodically until it is stopped. A failed compaction is logged, and the
+ * next turn compacts what it left.
+ */
 export function startCompactor({ storage, clock, logger, windowMs = HISTORY_WINDOW_MS }: CompactorOptions): Compactor {
   /** Revisions with the time at which they were the newest, oldest first. */
   let observed = observedBefore(storage, clock, windowMs);

@@ -108,7 +108,7 @@ function checkWatches(
 
 type Covered = (from: number, through: number) => boolean;
 
-/** Whether the watches together saw everything after `from` up to `through`. */
+/** Returns the function that checks whether one run of overlapping watches saw everything after `from` up to `through`. */
 function coverage(segments: readonly WatchSegment[]): Covered {
   const ranges: { from: number; through: number }[] = [];
   for (const { from, through } of [...segments].sort((a, b) => a.from - b.from)) {

@@ -33,7 +33,9 @@ interface ForwardSurroundings {
   readonly own: readonly string[];
 }
 
-/** Decodes the data of the ConfigMap; `undefined` if there is none. Never throws. */
+/**
+ * Decodes the data of the ConfigMap, which is `undefined` if the ConfigMap does not exist. Never throws: mistakes are problems.
+ */
 export function forwardConfig(
   data: Readonly<Record<string, string>> | undefined,
   surroundings: ForwardSurroundings,

@@ -25,7 +25,10 @@ export const POD_NETWORK_LOCK = 'orchlet-pod-network';
 /** Returns the directory of the pod network's state, below the agent's root directory. */
 export const podNetworkDirectory = (rootDirectory: string): string => join(rootDirectory, 'pod-network');
 
-/** Succeeds if nothing is there. Rejects if a tool fails, so that the caller does not report a removal that did not happen. */
+/**
+ * Removes the pod network and its state from this host. Succeeds if nothing is there. Rejects if a tool fails, so that the
+ * caller does not report a removal that did not happen.
+ */
 export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePodNetworkOptions): Promise<void> {
   const configurationDirectory = await recordedDirectory(stateDirectory);
   if (configurationDirectory !== '') await removeCniConfiguration({ configurationDirectory, pluginDirectories: [] });

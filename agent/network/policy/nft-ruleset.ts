@@ -56,7 +56,9 @@ export function policyScript(table: string, compiled: CompiledPolicies): string 
 
 type Slice = Pick<TimeSlice, 'isSpent'>;
 
-/** Yields when the slice is spent: a script may have hundreds of thousands of ranges. */
+/**
+ * Builds the script as `policyScript` does. Yields when the slice is spent: a script may have hundreds of thousands of ranges.
+ */
 export function* scriptInSlices(
   table: string,
   compiled: CompiledPolicies,

@@ -69,7 +69,7 @@ export class ClusterAuthority {
     return this.#ca;
   }
 
-  /** Runs until the signal aborts. */
+  /** Reads the published bundle periodically until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
     await periodically(() => this.refresh(), {

@@ -46,7 +46,9 @@ const MAX_RETRY_MS = 5 * 60_000;
 /** How often the certificate is read at least, so that a jump of the clock is noticed. */
 const CHECK_MS = 60_000;
 
-/** Runs until the signal aborts; a failure, of reading the certificate too, is tried again. */
+/**
+ * Renews the certificate when that is due, until the signal aborts. Failures are logged and retried, also those of reading it.
+ */
 export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
   const { clock, logger, name, random } = options;
   const share = random();

@@ -51,7 +51,8 @@ type View = ReadonlyMap<string, Seen>;
 const RUNNING = CRI.containerStates.indexOf('running');
 
 /**
- * Runs until the signal aborts. `onDisconnect` is called whenever events may have been lost, so that the caller lists again.
+ * Follows the events of the runtime until the signal aborts: by its event stream, or by comparing lists if it has none.
+ * `onDisconnect` is called whenever events may have been lost, so that the caller lists again.
  */
 export async function followCriEvents(
   deps: CriEventsDeps,

@@ -84,7 +84,7 @@ function classOf(chars: readonly string[]): ((char: string) => boolean) | undefi
   return (char) => ranges.some(([low, high]) => char >= low && char <= high) !== negated;
 }
 
-/** Goes back to the last `*` only, so that time is at most the product of both lengths. */
+/** Whether the whole text matches. It goes back to the last `*` only, so that time is at most the product of both lengths. */
 function matchesGlob(glob: Glob, text: string): boolean {
   const chars = [...text];
   let [at, pattern] = [0, 0];

@@ -112,7 +112,7 @@ function resolvePort(port: unknown, container: Container): number {
   return resolved;
 }
 
-/** Succeeds with any response, whatever its status. */
+/** Sends the request of a hook. It succeeds with any response, whatever its status. */
 async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): Promise<void> {
   try {
     await httpGet(target, signal);

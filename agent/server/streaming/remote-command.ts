@@ -72,7 +72,10 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
   #ended = false;
   #wake: () => void = () => undefined;
 
-  /** Ignores invalid sizes. Never throws, because the text comes from the client and no caller catches the error. */
+  /**
+   * Takes a size that the client sent as JSON, and ignores an invalid one. Never throws, because the text comes from the client
+   * and no caller catches the error.
+   */
   push(text: string): void {
     if (text.length > LONGEST_SIZE) return;
     let value: unknown;

@@ -28,7 +28,10 @@ const RECOGNIZERS: readonly Recognizer[] = [
   },
 ];
 
-/** Ignores requests that are not for a node. A request whose user lacks the permission is retried, at least once a minute. */
+/**
+ * Runs the controller that approves client certificates of nodes. It ignores other requests. A request whose user lacks the
+ * permission is retried at least once a minute.
+ */
 export const runCertificateApprover: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const requests = informers.for(certificateSigningRequests);

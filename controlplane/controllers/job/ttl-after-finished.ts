@@ -14,7 +14,10 @@ function expiryOf(job: Job): number | undefined {
   return Date.parse(finished.lastTransitionTime ?? '') + ttl * 1000;
 }
 
-/** Deletes `concurrentTtlAfterFinishedSyncs` jobs at a time; the age is read again before a deletion. */
+/**
+ * Runs the controller that deletes finished jobs after their `ttlSecondsAfterFinished`, `concurrentTtlAfterFinishedSyncs` jobs
+ * at a time. It reads a job again before the deletion, because a client may have raised its TTL.
+ */
 export const runTtlAfterFinished: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const cache = informers.for(jobs);

@@ -179,7 +179,7 @@ class NodeLifecycle {
     });
   }
 
-  /** Whether the node may get (or keep) a taint that evicts its pods. */
+  /** Returns whether the node may get or keep a taint that evicts its pods, or gets it later because evictions are limited. */
   #mayEvict(node: Node): 'yes' | 'no' | 'later' {
     const status = nodeCondition(node, 'Ready')?.status;
     if (status === 'True') return 'no';

@@ -27,7 +27,7 @@ interface Turn {
   readonly revision: number;
 }
 
-/** Runs until the signal aborts. */
+/** Takes a turn at compacting the history of etcd in each interval, until the signal aborts. Failures are logged. */
 export async function compactEtcd({ servers, clock, logger, intervalMs, signal }: EtcdCompactorOptions): Promise<void> {
   let turn: Turn = { version: 0, revision: 0 };
   const compact = async (): Promise<void> => {

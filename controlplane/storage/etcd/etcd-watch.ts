@@ -55,7 +55,7 @@ export function assertComplete(events: readonly EtcdEvent[], applied: number): v
 const EVERY_KEY = Buffer.alloc(1);
 const REOPEN = { firstMs: 50, longestMs: 2000 };
 
-/** Runs until the signal aborts. */
+/** Watches all keys until the signal aborts, and reloads them if their changes were compacted or a revision is missing. */
 export async function followEtcd(options: EtcdWatchOptions): Promise<void> {
   const { clock, logger, signal } = options;
   const backoff = new Backoff({ ...REOPEN });

@@ -306,7 +306,7 @@ export class DeviceManager implements HintProvider {
     if (this.#pods.delete(podUid)) this.#saveInBackground();
   }
 
-  /** Called at each start of the container. Throws the error that keeps the container from starting. */
+  /** Prepares the devices for a start of the container, and returns what it needs. Throws what keeps it from starting. */
   async runOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
     const { uid } = pod.metadata;
     const allocations = this.#pods.ofContainer(uid, container.name);

@@ -221,10 +221,7 @@ test('the webhook gets batches, a failed batch is retried, and events beyond the
   assert.equal(dropped, 2);
 });
 
-/**
- * Starts a server that audits every request. Resolves to the results of a request to a path that throws, and of an anonymous
- * one.
- */
+/** Starts a server that audits every request, and has a path that throws. `isKept` is whether the backend keeps the events. */
 async function audited(isKept: boolean): Promise<{
   readonly events: readonly AuditEvent[];
   readonly metrics: MetricsRegistry;

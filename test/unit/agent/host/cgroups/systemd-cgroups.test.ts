@@ -23,7 +23,7 @@ const PATH = `kubepods.slice/kubepods-burstable.slice/${SLICE}`;
 
 type Words = readonly string[];
 
-/** Returns the arguments with which every slice is started. The last of them exists only on v2. */
+/** Returns the arguments with which a slice is started. The accounting of IO exists only on v2. */
 function started(name: string, version: 1 | 2, properties: Words): Words {
   const all = [
     ...['Description', 's', `Pods of Kubernetes: ${name}`, 'DefaultDependencies', 'b', 'false'],

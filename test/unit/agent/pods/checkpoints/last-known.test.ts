@@ -36,7 +36,7 @@ function pod(uid: string, more: object = {}): Pod {
 }
 
 /**
- * Resolves to a client that responds with `answer` to reads of objects, and fails all other requests like a disconnected host.
+ * Returns a client that responds with `answer` to reads of objects, and fails all other requests like a disconnected host.
  */
 function clientOf(answer: () => Promise<KubeObject>): Client {
   const away = (): Promise<never> => Promise.reject(new Error('connect ECONNREFUSED'));
