@@ -1,16 +1,25 @@
 /** The rules of WebSocket servers for what clients may send. The servers of agents and control planes follow them. */
 import type { ServerOptions, WebSocket } from 'ws';
 
+/** What the library holds of a message whose end has not come: bytes, fragments, and received chunks of one frame. */
+interface MessageBounds {
+  readonly maxPayload: number;
+  readonly maxFragments: number;
+  readonly maxBufferedChunks: number;
+}
+
+/**
+ * Returns the options of a server that bound what clients send. A fragment of a single byte keeps the chunk of 64 KiB in which
+ * it came, and a chunk may have a single byte. The caller calls `answerPings` for each connection.
+ */
+export const boundedServer = (bounds: MessageBounds) =>
+  ({ noServer: true, perMessageDeflate: false, autoPong: false, ...bounds }) as const satisfies ServerOptions;
+
 /**
  * The options of a server that only sends, such as that of a watch. Messages of clients are ignored, and the library holds each
- * one until it is complete, up to 100 MiB by default. The caller calls `answerPings` for each connection.
+ * one until it is complete, up to 100 MiB by default.
  */
-export const SENDS_ONLY = {
-  noServer: true,
-  perMessageDeflate: false,
-  autoPong: false,
-  maxPayload: 64 * 1024,
-} as const satisfies ServerOptions;
+export const SENDS_ONLY = boundedServer({ maxPayload: 64 * 1024, maxFragments: 16, maxBufferedChunks: 128 });
 
 /** The maximum number of pongs that wait for a client that does not read, with up to 125 bytes each. */
 const MAX_WAITING_PONGS = 64;

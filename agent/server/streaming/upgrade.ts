@@ -7,7 +7,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { newBadRequest, newStatusError, StatusError } from '../../../api/meta/status-error.ts';
 import { connectionsWithin } from '../../../api/http/connection-limit.ts';
-import { answerPings } from '../../../api/http/websocket.ts';
+import { answerPings, boundedServer } from '../../../api/http/websocket.ts';
 import type { PodHost, RequestedContainer } from '../pod-host.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
@@ -67,7 +67,8 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
   };
 }
 
-const MAX_MESSAGE_BYTES = 4 << 20;
+/** A message may come in packets of a kilobyte, and in fragments of 64 KiB. */
+const TAKES_MESSAGES = boundedServer({ maxPayload: 4 << 20, maxFragments: 256, maxBufferedChunks: 8192 });
 /** The maximum size of what all streaming connections hold. Each may hold five megabytes, and a client can open hundreds. */
 const MAX_HELD_BYTES = 128 << 20;
 
@@ -93,9 +94,7 @@ export function createUpgrades(
     memory: new HeldMemory(maxHeldBytes),
   };
   const sockets = new WebSocketServer({
-    noServer: true,
-    autoPong: false,
-    maxPayload: MAX_MESSAGE_BYTES,
+    ...TAKES_MESSAGES,
     handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
   });
   const tunnels = createTunnelServer();
@@ -121,7 +120,7 @@ const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ..
 
 /** Responds to the protocol of the tunnel. Its name is not a token as RFC 6455 requires, and the library rejects it. */
 function createTunnelServer(): WebSocketServer {
-  const server = new WebSocketServer({ noServer: true, autoPong: false, maxPayload: MAX_MESSAGE_BYTES });
+  const server = new WebSocketServer(TAKES_MESSAGES);
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
   return server;
 }

@@ -145,6 +145,19 @@ test('a watch over WebSocket holds no long message of its client', async () => {
   });
 });
 
+test('a watch over WebSocket holds no message of many fragments, each of which would keep the chunk in which it came', async () => {
+  await withServer(async (fake) => {
+    const socket = await watchSocket(fake);
+    const response = once(socket, 'data') as Promise<[Buffer]>;
+    const fragment = (first: boolean): Buffer => Buffer.from([first ? 0x02 : 0x00, 0x81, 0, 0, 0, 0, 1]);
+    socket.write(Buffer.concat(Array.from({ length: 17 }, (_, index) => fragment(index === 0))));
+    const [[closing]] = await Promise.all([response, once(socket, 'end')]);
+    // A close frame with the status 1008.
+    assert.deepEqual([...closing.subarray(0, 4)], [0x88, 2, 0x03, 0xf0]);
+    socket.destroy();
+  });
+});
+
 test('a watch over WebSocket answers pings, but few of a client that does not read', async () => {
   await withServer(async (fake) => {
     const socket = await watchSocket(fake);

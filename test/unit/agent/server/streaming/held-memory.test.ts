@@ -104,3 +104,14 @@ test('what waits for commands on many SPDY connections of a namespace is bounded
   await until('closed connections', () => sockets.filter((socket) => socket.closed).length >= 1);
   assert.ok(sockets.some((socket) => !socket.closed));
 });
+
+test('a message of many fragments, each of which would keep the chunk in which it came, ends its connection', async (t) => {
+  const socket = await open(t, await serve(t), 'flood', WEBSOCKET);
+  socket.resume();
+  const fragment = (first: boolean): Buffer => Buffer.from([first ? 0x02 : 0x00, 0x81, 0, 0, 0, 0, 1]);
+  socket.write(Buffer.concat(Array.from({ length: 200 }, (_, index) => fragment(index === 0))));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(socket.readableEnded, false);
+  socket.write(Buffer.concat(Array.from({ length: 200 }, () => fragment(false))));
+  await until('a closed connection', () => socket.readableEnded || socket.closed);
+});
