@@ -20,8 +20,8 @@ export interface EnforcedAllocatable extends Part {
 }
 
 /**
- * Creates the part, which sets the limits while it runs. The first time that it sets the limits of all pods, it records an
- * event of the node.
+ * Creates the part, which sets the limits of all pods and of reserved cgroups while it runs. It records an event of the node
+ * the first time that it sets each of these limits, or cannot set it because the cgroup does not exist.
  */
 export function enforceAllocatable(
   { flags, clock, logger }: Base,

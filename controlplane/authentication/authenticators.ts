@@ -181,7 +181,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   };
 }
 
-/** Returns them in the order in which they are tried. */
+/** Creates the enabled authenticators of tokens. Returns them in the order in which they are tried. */
 async function tokenAuthenticators(
   options: AuthenticatorsOptions,
   issuers: Issuers,

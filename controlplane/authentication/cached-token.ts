@@ -28,7 +28,9 @@ interface CachedTokens extends TokenAuthenticator {
   forget(): void;
 }
 
-/** Wraps a token authenticator. Errors of it are not cached. */
+/**
+ * Wraps a token authenticator, and caches for which tokens it knows a user and for which it knows none. Errors are not cached.
+ */
 export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): CachedTokens {
   const { clock, metrics } = options;
   const keyOf = tokenKeys(options.implicitAudiences ?? []);

@@ -29,8 +29,9 @@ export interface RankedPod {
 }
 
 /**
- * Returns the pods in the order of their eviction. For memory and disk: pods above their request first (pods with unknown usage
- * count as above), then by lower priority, then by the excess over the request. For inodes the same with a request of 0, but as
+ * Returns the pods in the order of their eviction. For memory and disk: first pods with unknown usage, then pods above their
+ * request, and then the others. Within each of these groups lower priority comes first, and then the larger excess over the
+ * request. For inodes the same with a request of 0, but as
  * in the kubelet the excess is the number of inodes minus the requested bytes of ephemeral storage. For processes: by lower
  * priority, then by their number.
  */

@@ -103,7 +103,10 @@ function uidOf(container: ContainerStatus): string {
   return container.labels['io.kubernetes.pod.uid'] ?? '';
 }
 
-/** Removes what may go. One failed removal is logged and does not stop the others. */
+/**
+ * Removes terminated containers by the policy with their logs, sandboxes without containers, log directories without a pod, and
+ * dead links to logs. A container or sandbox that cannot be removed is logged and does not stop the others.
+ */
 export async function collectContainers(options: CollectOptions): Promise<void> {
   const { runtime, logger, podExists } = options;
   const containers = await runtime.listContainers();

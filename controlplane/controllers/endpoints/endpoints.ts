@@ -109,7 +109,7 @@ export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset
   };
 }
 
-/** Reconciles `concurrentEndpointSyncs` services at a time. */
+/** Runs the controller that writes the Endpoints of services with a selector, `concurrentEndpointSyncs` services at a time. */
 export const runEndpoints: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const serviceCache = informers.for(services);

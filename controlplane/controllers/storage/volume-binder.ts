@@ -32,7 +32,7 @@ const SCRUB_CHECK_MS = 5000;
 const NO_CLASS = '\0none';
 const VOLUME_KEY = '/volume/';
 
-/** Claims and volumes share one queue; a prefix marks the keys of volumes. */
+/** Runs the controller. Claims and volumes share one queue; a prefix marks the keys of volumes. */
 export const runVolumeBinder: RunController = (environment, signal) => {
   const { informers } = environment;
   const volumes = informers.for(persistentVolumes);

@@ -37,7 +37,10 @@ export class DeviceState implements DeviceLookup {
     this.#slices = informers.for(resourceSlices);
   }
 
-  /** Calls back when devices or claims change in a way that may help a pod. Returns a function that removes the callback. */
+  /**
+   * Keeps the state up to date, and calls back when claims, devices or device classes change. Returns the function that ends
+   * both.
+   */
   onChange(changed: (change: 'devices' | 'device-classes') => void): () => void {
     const settled = (claim: ResourceClaim): void => {
       const pod = podKeyOf(claim);

@@ -134,7 +134,7 @@ function extraChecks({ extra }: Wanted): readonly Check[] {
   );
 }
 
-/** Groups that the constrained modes never grant. */
+/** Returns the check that fails if a request has groups that the constrained modes never grant. */
 function groupFaults({ groups }: Wanted): readonly Check[] {
   const fault = (name: string, what: string): readonly Check[] => [
     { group: AUTHENTICATION_GROUP, resource: 'groups', name, fault: `impersonating the ${what} is not allowed` },

@@ -43,8 +43,8 @@ const isMemory = (type: string): boolean => type === 'memory' || type.startsWith
 
 /**
  * Returns the reserved bytes of each NUMA node by the kind of memory. `nodeReserved` has the bytes that the node reserves by
- * resource, including hard eviction thresholds. Throws `StateError` for a NUMA node that does not exist, and if the sums
- * differ.
+ * resource, including hard eviction thresholds. Throws `StateError` for a NUMA node that does not exist, if the sums differ,
+ * and if no memory is reserved at all.
  */
 export function reservedMemory(
   text: string,
