@@ -16,7 +16,10 @@ interface CalledFunction {
   readonly overloads: readonly Overload[];
 }
 
-/** Reports a fault if no overload fits. Overloads that fit only at run time are chosen for each evaluation. */
+/**
+ * Compiles the call of a function by its overloads. Reports a fault if none fits. If several may fit, one is chosen for each
+ * evaluation.
+ */
 export function compileOverloads(
   compiler: ExpressionCompiler,
   { name, isMethod, at, overloads }: CalledFunction,

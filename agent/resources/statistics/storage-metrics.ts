@@ -11,7 +11,10 @@ interface Written {
   readonly labels: readonly string[];
 }
 
-/** Sets the series of existing pods and removes those of other pods. Called before each scrape. */
+/**
+ * Registers the metrics. The returned function is called before each scrape: it sets the series of the given pods, and removes
+ * those of other pods.
+ */
 export function storageMetrics(
   metrics: MetricsRegistry,
 ): (pods: readonly Pod[], storage: ReadonlyMap<string, PodStorage>) => void {
