@@ -14,7 +14,7 @@ interface PodCidrsOptions {
   readonly runtime: Pick<Runtime, 'setPodCidr'>;
   /** Resolves to the MTU of pods, if the pod network determines it. */
   readonly mtu: () => Promise<number | undefined>;
-  /** Called when the container runtime has accepted the CIDRs. */
+  /** Called when the container runtime has accepted the CIDRs, and again with them after a failure. */
   readonly onTaken: () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -44,8 +44,8 @@ export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signa
     const cidrs = assigned;
     if (cidrs !== taken) {
       await runtime.setPodCidr(cidrs, { mtu: await mtu() });
-      taken = cidrs;
       await onTaken();
+      taken = cidrs;
     }
     return Number.POSITIVE_INFINITY;
   });

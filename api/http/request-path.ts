@@ -42,10 +42,8 @@ export function splitTarget(target: string): { readonly path: string; readonly q
 }
 
 function absoluteStart(target: string): number {
-  const scheme = /^https?:\/\//i.exec(target);
-  if (scheme === null) return 0;
-  const slash = target.indexOf('/', scheme[0].length);
-  return slash < 0 ? 0 : slash;
+  const [authority = ''] = /^https?:\/\/[^/?]*(?=\/)/i.exec(target) ?? [];
+  return authority.length;
 }
 
 /**

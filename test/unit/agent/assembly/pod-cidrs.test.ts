@@ -4,7 +4,7 @@ import { passPodCidrs } from '../../../../agent/assembly/pod-cidrs.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
-function setUp(failures: number) {
+function setUp({ runtimeFailures = 0, followUpFailures = 0 }) {
   const clock = new FakeClock();
   const stop = new AbortController();
   const calls: string[] = [];
@@ -15,13 +15,13 @@ function setUp(failures: number) {
     runtime: {
       setPodCidr: (cidrs, settings) => {
         calls.push(`${cidrs.join()} ${settings?.mtu ?? ''}`);
-        return calls.length <= failures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
+        return calls.length <= runtimeFailures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
       },
     },
     mtu: () => Promise.resolve(1450),
     onTaken: () => {
       checks++;
-      return Promise.resolve();
+      return checks <= followUpFailures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
     },
     clock,
     logger: silentLogger,
@@ -31,7 +31,7 @@ function setUp(failures: number) {
 }
 
 test('the pod CIDRs are sent to a failing runtime until it accepts them, and not again afterwards', async () => {
-  const { clock, stop, calls, assign, checks } = setUp(2);
+  const { clock, stop, calls, assign, checks } = setUp({ runtimeFailures: 2 });
   assign('10.0.1.0/24');
   await clock.advance(60_000);
   assert.deepEqual(calls, ['10.0.1.0/24 1450', '10.0.1.0/24 1450', '10.0.1.0/24 1450']);
@@ -40,11 +40,19 @@ test('the pod CIDRs are sent to a failing runtime until it accepts them, and not
 });
 
 test('the newest of two assignments is passed to the runtime', async () => {
-  const { clock, stop, calls, assign } = setUp(1);
+  const { clock, stop, calls, assign } = setUp({ runtimeFailures: 1 });
   assign('10.0.1.0/24');
   await clock.settle();
   assign('10.0.2.0/24');
   await clock.advance(60_000);
   assert.deepEqual(calls, ['10.0.1.0/24 1450', '10.0.2.0/24 1450']);
+  stop.abort();
+});
+
+test('what follows the acceptance of the pod CIDRs is tried again after a failure', async () => {
+  const { clock, stop, assign, checks } = setUp({ followUpFailures: 2 });
+  assign('10.0.1.0/24');
+  await clock.advance(60_000);
+  assert.equal(checks(), 3);
   stop.abort();
 });

@@ -31,6 +31,9 @@ describe('a request path', () => {
     assert.deepEqual(splitTarget('/a?b=c?d'), { path: '/a', query: 'b=c?d' });
     assert.deepEqual(splitTarget('https://host:1/a/b?c'), { path: '/a/b', query: 'c' });
     assert.deepEqual(splitTarget('/x?u=http://y/z'), { path: '/x', query: 'u=http://y/z' });
+    assert.deepEqual(splitTarget('http://host?u=/y'), { path: 'http://host', query: 'u=/y' });
+    assert.deepEqual(splitTarget('http://host'), { path: 'http://host', query: '' });
+    assert.deepEqual(splitTarget('HTTPS://host/x'), { path: '/x', query: '' });
   });
 });
 
