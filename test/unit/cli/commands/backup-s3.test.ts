@@ -67,7 +67,7 @@ test('a server that gives back something else than it took is no place for a bac
   server.fault = (request, response) => request.method === 'GET' && response.writeHead(200).end('else') !== undefined;
   const taken = await run('backup', 's3://backups/cluster.tgz');
   assert.equal(taken.code, 1);
-  assert.match(taken.stderr, /gives back something else than was written as cluster\.tgz/);
+  assert.match(taken.stderr, /returns other content than was written as cluster\.tgz/);
   assert.deepEqual([...server.objects.keys()], [], 'what was not verified is no backup');
 });
 
