@@ -517,6 +517,22 @@ test('JSON of objects is decoded and encoded by the codec, which keeps integers 
   assert.deepEqual(lossy, Object.keys(LOSSY_JSON).toSorted());
 });
 
+/** Files of agents with `${JSON.stringify(` in a text, and what they write with it. Texts are quoted by `quoteText`. */
+const WRITTEN_JSON: Readonly<Record<string, string>> = {
+  'agent/host/host-record.ts': 'a file',
+  'agent/network/serviceproxy/health-check-ports.ts': 'a response',
+  'agent/options/config/config-file.ts': 'a value of any type in a message',
+  'agent/runtime/images/imported-images.ts': 'a file',
+  'agent/sources/pod-identity.ts': 'a value of any type in a message',
+  'agent/volumes/csi/csi-source.ts': 'a list in a message',
+};
+
+/** Agents parse and write JSON themselves: their client computes with doubles, and their own files have small numbers. */
+test('texts in messages of agents are quoted in one way', () => {
+  const written = sources.filter(({ path, text }) => path.startsWith('agent/') && text.includes('${JSON.stringify('));
+  assert.deepEqual(written.map(({ path }) => path).toSorted(), Object.keys(WRITTEN_JSON));
+});
+
 test('no file passes on what another file exports, so that each name has one import path', () => {
   const passing = sources.filter(
     ({ text }) => text.matchAll(PASSED_ON).next().done !== true || /^export \*/m.test(text),

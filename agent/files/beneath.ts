@@ -25,6 +25,7 @@ import {
   unlink,
 } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** Opens a path without its content. Node.js has no name for this flag of Linux. */
 export const O_PATH = 0o10000000;
@@ -273,7 +274,7 @@ export class Directory {
   async #checkSameMount(inner: Directory, name: string): Promise<void> {
     // A bind mount of the same file system has the same device, but an id of its own.
     if ((await inner.stat()).dev !== (await this.stat()).dev || (await inner.#mountId()) !== (await this.#mountId()))
-      throw new Error(`${JSON.stringify(name)} is a mount: nothing is removed through it`);
+      throw new Error(`${quoteText(name)} is a mount: nothing is removed through it`);
   }
 
   /** Returns the id of the mount that the directory is on. No other mount has it while the descriptor is open. */
@@ -312,7 +313,7 @@ export class Directory {
 
   #at(name: string): string {
     if (name === '' || name === '.' || name === '..' || name.includes('/'))
-      throw new Error(`${JSON.stringify(name)} is not the name of an entry of a directory`);
+      throw new Error(`${quoteText(name)} is not the name of an entry of a directory`);
     return `${this.#self()}/${name}`;
   }
 }
@@ -329,7 +330,7 @@ export async function readBounded(
     if (bytesRead === 0) return buffer.subarray(0, length);
     length += bytesRead;
   }
-  throw new Error(`${JSON.stringify(name)} has more than ${maxBytes} bytes, or grows while it is read`);
+  throw new Error(`${quoteText(name)} has more than ${maxBytes} bytes, or grows while it is read`);
 }
 
 /** Returns a path to the very file that the descriptor names. */
@@ -338,7 +339,7 @@ export function descriptorPath(handle: FileHandle): string {
 }
 
 function irregular(name: string, cause?: unknown): IrregularFileError {
-  return new IrregularFileError(`${JSON.stringify(name)} is not a regular file`, { cause });
+  return new IrregularFileError(`${quoteText(name)} is not a regular file`, { cause });
 }
 
 /** Opens a regular file, whose folder is trusted, for reading. */

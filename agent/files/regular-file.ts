@@ -6,6 +6,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { constants } from 'node:fs';
 import { descriptorPath, IrregularFileError, readBounded, O_PATH } from './beneath.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /**
  * Reads a regular file. Rejects with `IrregularFileError` for anything else, and with an error if it is larger than `maxBytes`.
@@ -22,7 +23,7 @@ async function readWithOwner(
   // The descriptor refers to the file without opening it, so that nothing can take its place after the check.
   return using(await open(path, O_PATH), async (pinned) => {
     const found = await pinned.stat();
-    if (!found.isFile()) throw new IrregularFileError(`${JSON.stringify(path)} is not a regular file`);
+    if (!found.isFile()) throw new IrregularFileError(`${quoteText(path)} is not a regular file`);
     const flags = constants.O_RDONLY | constants.O_NONBLOCK;
     const content = await using(await open(descriptorPath(pinned), flags), (file) =>
       readBounded(file, { name: path, maxBytes }),

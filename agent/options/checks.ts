@@ -3,6 +3,7 @@
  * table refers to them.
  */
 import { isIP } from 'node:net';
+import { quoteText } from '../../api/meta/quote.ts';
 
 type Check<T> = (value: T) => string | undefined;
 
@@ -32,7 +33,7 @@ export const address: Check<string> = (text) => (isIP(text) === 0 ? 'must be an 
 /** Accepts a list of IP addresses; the reason names the first wrong one. */
 export const addresses: Check<readonly string[]> = (list) => {
   const wrong = list.find((text) => isIP(text) === 0);
-  return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is not an IP address`;
+  return wrong === undefined ? undefined : `${quoteText(wrong)} is not an IP address`;
 };
 
 /** Accepts one address, or one of each family. `::` or `0.0.0.0` alone only selects the preferred family. */
@@ -64,16 +65,16 @@ const QUANTITY = /^[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+
 
 /** Accepts quantities of resources in the form of Kubernetes, such as `500m` and `10Mi`. */
 export const quantity: Check<string> = (text) =>
-  QUANTITY.test(text) ? undefined : `${JSON.stringify(text)} is not a quantity such as 10Mi`;
+  QUANTITY.test(text) ? undefined : `${quoteText(text)} is not a quantity such as 10Mi`;
 
 /** Accepts an amount for each resource that can be reserved. */
 export const reservation: Check<Readonly<Record<string, string>>> = (amounts) => {
   for (const [name, amount] of Object.entries(amounts)) {
     if (!['cpu', 'memory', 'ephemeral-storage', 'pid'].includes(name) && !name.startsWith('hugepages-'))
-      return `cannot reserve ${JSON.stringify(name)} resource`;
+      return `cannot reserve ${quoteText(name)} resource`;
     const wrong = quantity(amount);
     if (wrong !== undefined) return wrong;
-    if (amount.startsWith('-')) return `${JSON.stringify(amount)} must not be negative`;
+    if (amount.startsWith('-')) return `${quoteText(amount)} must not be negative`;
   }
   return undefined;
 };

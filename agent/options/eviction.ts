@@ -6,6 +6,7 @@ import { SIGNALS } from '../resources/eviction/thresholds.ts';
 import { notNegative } from './checks.ts';
 import { gracePeriods, thresholds } from './json-forms.ts';
 import { field, option } from './option.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 const EVICTION = 'Eviction and collection';
 const KNOWN: ReadonlySet<string> = new Set(SIGNALS);
@@ -22,7 +23,7 @@ function amounts(map: Readonly<Record<string, string>>): string | undefined {
     signals(map) ??
     (wrong === undefined
       ? undefined
-      : `${JSON.stringify(wrong[1].replace(/^</, ''))} of ${wrong[0]} is neither a quantity nor a percentage`)
+      : `${quoteText(wrong[1].replace(/^</, ''))} of ${wrong[0]} is neither a quantity nor a percentage`)
   );
 }
 

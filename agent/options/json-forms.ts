@@ -3,6 +3,7 @@
  * thresholds and others. Each form reads and writes the JSON value.
  */
 import { formatDuration, parseDuration } from '../../api/component/duration.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { JsonForm } from './option.ts';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -21,7 +22,7 @@ function readList<T>(
   const value: T[] = [];
   for (const entry of json) {
     const read = isMembers(entry) ? item(entry) : undefined;
-    if (read === undefined) return { problem: `must be a ${what}, but has ${JSON.stringify(entry)}` };
+    if (read === undefined) return { problem: `must be a ${what}, but has ${quoteText(entry)}` };
     value.push(read);
   }
   return { value };
@@ -38,7 +39,7 @@ export const booleans: JsonForm<'map'> = {
     if (!isMembers(json)) return { problem: 'must be a map of true and false' };
     const value: Record<string, string> = {};
     for (const [name, on] of Object.entries(json)) {
-      if (typeof on !== 'boolean') return { problem: `${JSON.stringify(name)} must be true or false` };
+      if (typeof on !== 'boolean') return { problem: `${quoteText(name)} must be true or false` };
       value[name] = String(on);
     }
     return { value };
@@ -54,7 +55,7 @@ export const thresholds: JsonForm<'map'> = {
     const value: Record<string, string> = {};
     for (const [signal, threshold] of Object.entries(json)) {
       if (typeof threshold !== 'string')
-        return { problem: `${JSON.stringify(signal)} must be a string such as "100Mi" or "10%"` };
+        return { problem: `${quoteText(signal)} must be a string such as "100Mi" or "10%"` };
       value[signal] = `<${threshold}`;
     }
     return { value };
@@ -96,7 +97,7 @@ export const headers: JsonForm<'list'> = {
     const value: string[] = [];
     for (const [name, values] of Object.entries(json)) {
       if (!Array.isArray(values) || values.some((text) => typeof text !== 'string'))
-        return { problem: `${JSON.stringify(name)} must be a list of strings` };
+        return { problem: `${quoteText(name)} must be a list of strings` };
       for (const text of values) value.push(`${name}:${text}`);
     }
     return { value };

@@ -4,6 +4,7 @@
  * attract pods that must not run on it.
  */
 import { NODE_LABELS, AGENT_LABEL_DOMAINS } from '../../api/meta/well-known-labels.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 const WELL_KNOWN: ReadonlySet<string> = new Set(NODE_LABELS);
 
@@ -21,8 +22,8 @@ export function nodeLabelProblem(labels: Readonly<Record<string, string>>): stri
     const slash = key.indexOf('/');
     const namespace = slash < 0 ? '' : key.slice(0, slash);
     if (!NAME.test(key.slice(slash + 1)) || (slash >= 0 && !SUBDOMAIN.test(namespace)))
-      return `${JSON.stringify(key)} is not a valid label name`;
-    if (value !== '' && !NAME.test(value)) return `${JSON.stringify(value)} is not a valid label value`;
+      return `${quoteText(key)} is not a valid label name`;
+    if (value !== '' && !NAME.test(value)) return `${quoteText(value)} is not a valid label value`;
     const isGuarded = isUnder(namespace, 'kubernetes.io') || isUnder(namespace, 'k8s.io');
     if (isGuarded && !WELL_KNOWN.has(key) && !AGENT_LABEL_DOMAINS.some((prefix) => isUnder(namespace, prefix)))
       unknown.push(key);

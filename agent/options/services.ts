@@ -3,6 +3,7 @@
  * cluster's DNS add-on.
  */
 import { parseCidr } from '../../api/meta/ip-addresses.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import { notNegative } from './checks.ts';
 import { option } from './option.ts';
 
@@ -33,7 +34,7 @@ export const serviceOptions = {
     help: "The addresses of this host on which node ports are reachable, as ranges, or 'primary' for the addresses of the node object. Without the flag, all addresses; 127.0.0.1 only with iptables.",
     check: (values) => {
       const wrong = values.find((value) => value !== 'primary' && parseCidr(value) === undefined);
-      return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is neither a range of addresses nor 'primary'`;
+      return wrong === undefined ? undefined : `${quoteText(wrong)} is neither a range of addresses nor 'primary'`;
     },
   }),
   iptablesLocalhostNodeports: option({

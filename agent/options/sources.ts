@@ -2,6 +2,7 @@
 import { positiveDuration } from './checks.ts';
 import { headers } from './json-forms.ts';
 import { option } from './option.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 const SOURCES = 'Pod sources';
 
@@ -39,7 +40,7 @@ export const sourceOptions = {
     placeholder: 'name:value,…',
     check: (list) => {
       const wrong = list.find((header) => !/^[^:\s]+:/.test(header.trim()));
-      return wrong === undefined ? undefined : `${JSON.stringify(wrong)} must be name:value`;
+      return wrong === undefined ? undefined : `${quoteText(wrong)} must be name:value`;
     },
     config: { path: 'staticPodURLHeader', json: headers },
     help: 'HTTP headers for requests to the URL. Can be repeated.',

@@ -8,6 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newStatusError } from '../../api/meta/status-error.ts';
 import type { PodHost } from './pod-host.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** Serves the results of the health checks: the last one and the counts. DELETE resets them. */
 export function installHealthResults(app: FastifyInstance, results: HealthResults): void {
@@ -43,7 +44,7 @@ export function installHealth(app: FastifyInstance, host: PodHost, results: Heal
       failed ||= !isHealthy;
     }
     if (excluded.size > 0) {
-      const names = [...excluded].map((name) => JSON.stringify(name)).join(', ');
+      const names = [...excluded].map(quoteText).join(', ');
       lines.push(`warn: some health checks cannot be excluded: no matches for ${names}`);
     }
     reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');

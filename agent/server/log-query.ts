@@ -1,5 +1,6 @@
 /** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. `system-logs.ts` calls it. */
 import { type FieldError, invalid, required, tooMany } from '../../api/meta/field-error.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** The valid parameters. Times are in milliseconds since 1970; `undefined` stands for a parameter that is not set. */
 export interface LogQuery {
@@ -43,7 +44,7 @@ export function parseLogQuery(query: URLSearchParams): LogQuery | undefined | Fi
     if (text === '') return undefined;
     const value = /^[+-]?\d+$/.test(text) ? Number(text) : NaN;
     if (!Number.isSafeInteger(value)) {
-      const why = `strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`;
+      const why = `strconv.Atoi: parsing ${quoteText(text)}: invalid syntax`;
       errors.push(invalid(name, text, why));
     }
     return value;

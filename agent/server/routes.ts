@@ -21,6 +21,7 @@ import { commandContainer, wantedStreams } from './streaming/upgrade.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** The data that the routes show, and the flags that disable some of them. */
 export interface RoutesOptions {
@@ -144,7 +145,7 @@ function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: F
   if (request.method !== 'PUT') return reply.code(406).send('unsupported http method\n');
   const text = (request.body as Buffer | undefined)?.toString('utf8') ?? '';
   if (!/^\d{1,9}$/.test(text))
-    return reply.code(400).send(`strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax\n`);
+    return reply.code(400).send(`strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax\n`);
   verbosity.level = Number(text);
   return reply.send(`successfully set klog.logging.verbosity to ${text}\n`);
 }

@@ -7,6 +7,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** A file of the set. */
 export interface PayloadFile {
@@ -57,7 +58,7 @@ export async function writePayload(
 function checkPath(path: string): void {
   const parts = path.split('/');
   if (path === '' || path.startsWith('/') || parts.includes('..') || (parts[0] ?? '').startsWith('..')) {
-    throw new Error(`the path ${JSON.stringify(path)} is not allowed in a volume`);
+    throw new Error(`the path ${quoteText(path)} is not allowed in a volume`);
   }
 }
 

@@ -14,6 +14,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import { readPem, writePem } from '../../api/pki/pem.ts';
 import type { KeyPair } from '../../api/pki/signing.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Pod, Volume } from '../model/pod.ts';
 
@@ -203,11 +204,11 @@ export class PodCertificates {
     { type, reason = '', message = '' }: NonNullable<RequestStatus['conditions']>[number],
   ): never {
     const how = type === 'Denied' ? 'denied' : 'failed';
-    const why = `reason=${JSON.stringify(reason)}`;
+    const why = `reason=${quoteText(reason)}`;
     const outcome = type === 'Denied' ? 'was denied' : 'failed';
-    const text = `PodCertificateRequest ${request} ${outcome}, ${why}, message=${JSON.stringify(message)}`;
+    const text = `PodCertificateRequest ${request} ${outcome}, ${why}, message=${quoteText(message)}`;
     this.#options.events.event(pod, 'Warning', type, text);
-    credential.refused = `PodCertificateRequest was permanently ${how}: ${why} message=${JSON.stringify(message)}`;
+    credential.refused = `PodCertificateRequest was permanently ${how}: ${why} message=${quoteText(message)}`;
     throw new Error(credential.refused);
   }
 

@@ -7,6 +7,7 @@ import { type FileHandle, mkdir, realpath, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
 import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 import type { Mounter } from './mounter.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 
 /** Binds `volumePath/subPath` at `target` and returns the target. Missing directories of the sub-path get the volume's mode. */
 export async function bindSubPath(
@@ -40,7 +41,7 @@ export async function readInside(volumePath: string, path: string, maxBytes: num
   const root = await realpath(volumePath);
   const parts = await resolveInside(root, path);
   const name = parts.at(-1);
-  if (name === undefined) throw new Error(`${JSON.stringify(path)} is not a file`);
+  if (name === undefined) throw new Error(`${quoteText(path)} is not a file`);
   const directory = await Directory.beneath(root, parts.slice(0, -1));
   try {
     return (await directory.readFile(name, maxBytes)).toString('utf8');
@@ -57,7 +58,7 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
   while (pending.length > 0) {
     const part = pending.shift() ?? '';
     if (part === '..') {
-      if (done.length === 0) throw new Error(`subPath ${JSON.stringify(subPath)} leads out of its volume`);
+      if (done.length === 0) throw new Error(`subPath ${quoteText(subPath)} leads out of its volume`);
       done.pop();
       continue;
     }
@@ -67,11 +68,11 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
       continue;
     }
     links += 1;
-    if (links > 255) throw new Error(`subPath ${JSON.stringify(subPath)} has too many links`);
+    if (links > 255) throw new Error(`subPath ${quoteText(subPath)} has too many links`);
     if (posix.isAbsolute(link)) {
       const inside = posix.relative(root, link);
       if (inside === '..' || inside.startsWith('../'))
-        throw new Error(`subPath ${JSON.stringify(subPath)} is a link out of its volume`);
+        throw new Error(`subPath ${quoteText(subPath)} is a link out of its volume`);
       done.length = 0;
       pending = [...inside.split('/').filter((piece) => piece !== ''), ...pending];
     } else {
@@ -110,7 +111,7 @@ async function openInside(volumePath: string, subPath: string): Promise<FileHand
     }
     if (!(await found.stat()).isSymbolicLink()) return found;
     await found.close();
-    throw new Error(`${JSON.stringify(last)} became a link while it was opened`);
+    throw new Error(`${quoteText(last)} became a link while it was opened`);
   } finally {
     await directory.close();
   }

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { matchesNodeSelector, type SelectableNode } from '../../api/kinds/node-selection.ts';
 import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { CsiMount, CsiMountRequest } from './csi/csi-source.ts';
 import type { Pod, Volume } from '../model/pod.ts';
 import type { PodVolume, VolumeMeasure } from './pod-volumes.ts';
@@ -176,7 +177,7 @@ export class VolumeSetUp {
 
   async #mountNfs(path: string, nfs: NfsSource, options: readonly string[]): Promise<void> {
     if (!NFS_SERVER.test(nfs.server))
-      throw new Error(`NFS server ${JSON.stringify(nfs.server)} is not a host name or address`);
+      throw new Error(`NFS server ${quoteText(nfs.server)} is not a host name or address`);
     await mkdir(path, { recursive: true, mode: 0o750 });
     const host = nfs.server.includes(':') ? `[${nfs.server}]` : nfs.server;
     await this.#options.mounts.ensure(path, { source: `${host}:${nfs.path}`, type: 'nfs' }, [

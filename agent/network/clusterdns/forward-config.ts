@@ -6,6 +6,7 @@
  */
 import { isIP } from 'node:net';
 import { parseUpstream } from './upstream.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The decoded configuration, limited in size. */
 export interface ForwardConfig {
@@ -107,4 +108,4 @@ function serversOf(value: unknown, { own }: ForwardSurroundings, where: string, 
   return servers;
 }
 
-const quoted = (value: unknown): string => JSON.stringify(String(value).slice(0, 100));
+const quoted = (value: unknown): string => quoteText(String(value).slice(0, 100));

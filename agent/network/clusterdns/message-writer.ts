@@ -4,6 +4,7 @@
  */
 import dnsPacket, { type Answer, type Packet } from 'dns-packet';
 import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { HEADER_BYTES } from './message-header.ts';
 
 /** The longest name of a message (RFC 1035, section 2.3.4). */
@@ -56,7 +57,7 @@ function namesOf(record: Answer): readonly string[] {
 
 function assertEncodable(names: readonly string[]): void {
   const wrong = names.find((name) => !isEncodable(name));
-  if (wrong !== undefined) throw new Error(`no DNS message can have the name ${JSON.stringify(wrong)}`);
+  if (wrong !== undefined) throw new Error(`no DNS message can have the name ${quoteText(wrong)}`);
 }
 
 /** Encodes a message without records. Throws if it has a name that no message can have. */

@@ -22,6 +22,7 @@ import {
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
 import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../../api/meta/orchlet-annotations.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** `address:port`, where a node receives WireGuard packets. */
 export const ENDPOINT = 'orchlet.local/wireguard-endpoint';
@@ -231,4 +232,4 @@ export function endpointText(address: Ip, port: number): string {
 const isKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
 
 /** Quotes and shortens a text of another node, which may be of any length and content. */
-const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
+const shown = (text: string): string => quoteText(text.slice(0, 60));

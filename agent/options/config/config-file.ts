@@ -9,6 +9,7 @@ import { YAMLException } from 'js-yaml';
 import { nearest } from '../../../api/component/flags.ts';
 import { parseYaml, YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { OptionTable } from '../option.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { readField } from './field-value.ts';
@@ -168,7 +169,7 @@ class Reader {
         this.#addFault(
           at,
           'key',
-          `unknown field ${JSON.stringify(at.join('.'))}${near === undefined ? '' : ` (did you mean ${near}?)`}`,
+          `unknown field ${quoteText(at.join('.'))}${near === undefined ? '' : ` (did you mean ${near}?)`}`,
         );
       } else if (value === null || value === undefined) {
         read[name] = null;

@@ -4,6 +4,7 @@
  */
 import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The state of all feature gates. Gates that the agent does not read have a state too, for the metrics. */
 export interface FeatureGates {
@@ -53,6 +54,6 @@ function booleanOf(name: string, text: string): boolean {
   if (/^(1|t|T|true|TRUE|True)$/.test(text)) return true;
   if (/^(0|f|F|false|FALSE|False)$/.test(text)) return false;
   throw new ConfigurationError(
-    `invalid value of ${name}: ${text}, err: strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`,
+    `invalid value of ${name}: ${text}, err: strconv.ParseBool: parsing ${quoteText(text)}: invalid syntax`,
   );
 }

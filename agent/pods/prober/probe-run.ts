@@ -1,5 +1,6 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
 import { errorMessage } from '../../../api/meta/error-message.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { Container, Pod } from '../../model/pod.ts';
 import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
@@ -92,7 +93,7 @@ function noSuchPort(port: string | number): ProbeOutcome {
   return {
     result: 'errored',
     state: 'unknown',
-    output: `strconv.Atoi: parsing ${JSON.stringify(String(port))}: invalid syntax`,
+    output: `strconv.Atoi: parsing ${quoteText(String(port))}: invalid syntax`,
   };
 }
 

@@ -7,6 +7,7 @@ import { openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { createDialer } from '../../../api/http/dialer.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { BrokenBodyError, dialMessage, hostPort, type HttpGet, httpGet } from '../../runtime/kuberuntime/http-get.ts';
 
 /**
@@ -148,7 +149,7 @@ export async function probeExec(
     return { result: exitCode === 0 ? 'success' : 'failure', output: clip(output) };
   } catch (error) {
     if (isTimeout(error)) {
-      const output = `command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutMs / 1000}s`;
+      const output = `command timed out: ${quoteText(command.join(' '))} timed out after ${timeoutMs / 1000}s`;
       return { result: 'failure', output };
     }
     return { result: 'errored', state: 'unknown', output: errorMessage(error) };

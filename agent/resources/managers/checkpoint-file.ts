@@ -12,6 +12,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** Returns the 32-bit FNV-1a hash of the text's UTF-8 bytes. */
 export function fnv32a(text: string): number {
@@ -68,7 +69,7 @@ export async function restoreStateFile(path: string, manager: string, restore: (
     if (json !== undefined) restore(json);
   } catch (error) {
     throw new StateError(
-      `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the ${manager} checkpoint file ${JSON.stringify(path)} before restarting`,
+      `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the ${manager} checkpoint file ${quoteText(path)} before restarting`,
       { cause: error },
     );
   }

@@ -1,4 +1,5 @@
 /** Parses and formats sets of CPUs in the kernel's list format: `0-3,7`. Pure. */
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The ids of logical CPUs. */
 export type CpuSet = ReadonlySet<number>;
@@ -12,10 +13,10 @@ export function parseCpuSet(text: string): CpuSet {
   for (const range of text.trim().split(',')) {
     if (range === '') continue;
     const match = /^(\d+)(?:-(\d+))?$/.exec(range.trim());
-    if (match === null) throw new Error(`${JSON.stringify(text)} is not a list of CPUs such as 0-3,7`);
+    if (match === null) throw new Error(`${quoteText(text)} is not a list of CPUs such as 0-3,7`);
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);
-    if (last < first) throw new Error(`${JSON.stringify(text)} has a range that ends before it begins`);
+    if (last < first) throw new Error(`${quoteText(text)} has a range that ends before it begins`);
     for (let cpu = first; cpu <= last; cpu++) cpus.add(cpu);
   }
   return cpus;

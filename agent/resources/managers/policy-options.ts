@@ -4,6 +4,7 @@
  * each other. Pure.
  */
 import type { TopologyPolicy } from './topologymanager/hints.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 type Maturity = 'alpha' | 'beta' | 'ga';
 
@@ -61,12 +62,11 @@ function check(
 ): void {
   for (const name of Object.keys(options)) {
     const maturity = known[name];
-    if (maturity === undefined)
-      throw new PolicyOptionError(`unknown ${manager} Policy option: ${JSON.stringify(name)}`);
+    if (maturity === undefined) throw new PolicyOptionError(`unknown ${manager} Policy option: ${quoteText(name)}`);
     const stage = maturity === 'alpha' ? 'Alpha' : 'Beta';
     if (maturity !== 'ga' && !gates[maturity])
       throw new PolicyOptionError(
-        `${manager} Policy ${stage}-level Options not enabled, but option ${JSON.stringify(name)} provided`,
+        `${manager} Policy ${stage}-level Options not enabled, but option ${quoteText(name)} provided`,
       );
   }
 }
@@ -76,7 +76,7 @@ function isSet(options: Readonly<Record<string, string>>, name: string): boolean
   if (text === undefined || /^(0|f|F|false|FALSE|False)$/.test(text)) return false;
   if (/^(1|t|T|true|TRUE|True)$/.test(text)) return true;
   throw new PolicyOptionError(
-    `bad value for option ${JSON.stringify(name)}: strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`,
+    `bad value for option ${quoteText(name)}: strconv.ParseBool: parsing ${quoteText(text)}: invalid syntax`,
   );
 }
 
@@ -130,7 +130,7 @@ export function topologyPolicyOptions(
   const text = options['max-allowable-numa-nodes'];
   if (text !== undefined && !/^[+-]?\d+$/.test(text))
     throw new PolicyOptionError(
-      `unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`,
+      `unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing ${quoteText(text)}: invalid syntax`,
     );
   const maxNumaNodes = text === undefined ? DEFAULT_MAX_NUMA_NODES : Number(text);
   if (maxNumaNodes < DEFAULT_MAX_NUMA_NODES)

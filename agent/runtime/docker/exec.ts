@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { RuntimeError, type StreamIo, type TerminalSize } from '../runtime.ts';
 import type { ContainerId } from '../runtime-identity.ts';
 import { toRuntimeError, type DockerClient } from './docker-client.ts';
@@ -103,7 +104,7 @@ export async function execCollect(
     await killExec(deps, exec.id, id);
     throw new RuntimeError(
       why === 'timeout' ? 'timeout' : 'unknown',
-      why === 'timeout' ? `command ${JSON.stringify(command.join(' '))} timed out` : 'the command was cancelled',
+      why === 'timeout' ? `command ${quoteText(command.join(' '))} timed out` : 'the command was cancelled',
     );
   }
   const code = await exitCode(deps, exec.id);

@@ -9,6 +9,7 @@ import { access, mkdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { moveFile, syncTree } from '../../../api/machinery/replace-file.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import type { DockerImages } from './images.ts';
@@ -37,11 +38,11 @@ export class ImageVolumes {
     }
     const root = await extracting;
     const hostPath = await realpath(join(root, imageSubPath)).catch((error: unknown) => {
-      throw new RuntimeError('invalid', `the image has no path ${JSON.stringify(imageSubPath)}`, { cause: error });
+      throw new RuntimeError('invalid', `the image has no path ${quoteText(imageSubPath)}`, { cause: error });
     });
     // A symbolic link in an image must not lead to files of the host.
     if (hostPath !== root && !hostPath.startsWith(`${root}/`))
-      throw new RuntimeError('invalid', `the path ${JSON.stringify(imageSubPath)} leads out of the image`);
+      throw new RuntimeError('invalid', `the path ${quoteText(imageSubPath)} leads out of the image`);
     return { ...mount, hostPath, readonly: true };
   }
 

@@ -9,6 +9,7 @@ import { parseYaml } from '../../../api/codec/yaml.ts';
 import { parseDuration } from '../../../api/component/duration.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { checkImagePattern } from './image-match.ts';
 
@@ -66,7 +67,7 @@ export async function readCredentialProviders(path: string): Promise<CredentialP
   }
   const names = providers.map(({ name }) => name);
   for (const name of new Set(names.filter((entry, index) => names.indexOf(entry) !== index)))
-    problems.push(`${path}: duplicate provider name ${JSON.stringify(name)} found in configuration file(s)`);
+    problems.push(`${path}: duplicate provider name ${quoteText(name)} found in configuration file(s)`);
   if (problems.length > 0) throw new ConfigurationError(problems.join('\n'));
   return { providers, hash: `sha256:${hash.digest('hex')}` };
 }
@@ -110,8 +111,7 @@ class Reader {
       return new Map();
     }
     const fields = new Map(Object.entries(value));
-    for (const name of fields.keys())
-      if (!known.includes(name)) this.report(path, `unknown field ${JSON.stringify(name)}`);
+    for (const name of fields.keys()) if (!known.includes(name)) this.report(path, `unknown field ${quoteText(name)}`);
     return fields;
   }
 
@@ -155,10 +155,10 @@ function providerOf(reader: Reader, value: JsonValue, path: string): CredentialP
   const name = reader.text(fields, 'name', path);
   if (name === '') reader.report(`${path}.name`, 'is required');
   if (/[/ ]/.test(name) || name === '.' || name === '..')
-    reader.report(`${path}.name`, `${JSON.stringify(name)} must be the name of a file, without '/' and spaces`);
+    reader.report(`${path}.name`, `${quoteText(name)} must be the name of a file, without '/' and spaces`);
   const apiVersion = reader.text(fields, 'apiVersion', path);
   if (!PLUGIN_VERSIONS.includes(apiVersion))
-    reader.report(`${path}.apiVersion`, `${JSON.stringify(apiVersion)} is not one of ${PLUGIN_VERSIONS.join(', ')}`);
+    reader.report(`${path}.apiVersion`, `${quoteText(apiVersion)} is not one of ${PLUGIN_VERSIONS.join(', ')}`);
   const matchImages = reader.texts(fields, 'matchImages', path);
   if (matchImages.length === 0) reader.report(`${path}.matchImages`, 'at least 1 item in matchImages is required');
   for (const pattern of matchImages) {
@@ -167,7 +167,7 @@ function providerOf(reader: Reader, value: JsonValue, path: string): CredentialP
     } catch (error) {
       reader.report(
         `${path}.matchImages`,
-        `${JSON.stringify(pattern)}: match image is invalid: ${(error as Error).message}`,
+        `${quoteText(pattern)}: match image is invalid: ${(error as Error).message}`,
       );
     }
   }
@@ -195,7 +195,7 @@ function durationOf(reader: Reader, fields: Fields, path: string): number {
     return 0;
   }
   const parsed = parseDuration(text);
-  if (parsed === undefined) reader.report(at, `${JSON.stringify(text)} is no duration`);
+  if (parsed === undefined) reader.report(at, `${quoteText(text)} is no duration`);
   else if (parsed < 0) reader.report(at, 'must be greater than or equal to 0');
   return parsed ?? 0;
 }
@@ -245,9 +245,8 @@ function tokenAttributesOf(reader: Reader, value: JsonValue | undefined, path: s
 function annotationKeys(reader: Reader, fields: Fields, name: string, path: string): string[] {
   const keys = reader.texts(fields, name, path);
   for (const [index, key] of keys.entries()) {
-    if (!ANNOTATION_KEY.test(key))
-      reader.report(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
-    if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${JSON.stringify(key)} stands twice`);
+    if (!ANNOTATION_KEY.test(key)) reader.report(`${path}.${name}`, `${quoteText(key)} is no name of an annotation`);
+    if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${quoteText(key)} stands twice`);
   }
   return keys;
 }

@@ -2,6 +2,7 @@
  * Matches images with patterns of credentials such as `*.example.com:5000/team`. Each part of the host is matched with `*`, `?`
  * and `[…]`. The number of parts and the port must be equal, and the path is a prefix. Pure.
  */
+import { quoteText } from '../../../api/meta/quote.ts';
 
 interface Address {
   readonly parts: readonly string[];
@@ -29,7 +30,7 @@ export function checkImagePattern(pattern: string): void {
   const address = addressOf(pattern);
   if (address === undefined) throw new Error('it must be a host, optionally with a port and a path');
   const wrong = address.parts.find((part) => globOf(part) === undefined);
-  if (wrong !== undefined) throw new Error(`${JSON.stringify(wrong)} is not a valid pattern`);
+  if (wrong !== undefined) throw new Error(`${quoteText(wrong)} is not a valid pattern`);
 }
 
 function addressOf(text: string): Address | undefined {

@@ -6,6 +6,7 @@ import { trimEnd } from '../../../api/component/trim.ts';
 import { readFile } from 'node:fs/promises';
 import { MAX_NAMESERVERS, MAX_SEARCHES, MAX_SEARCH_CHARACTERS } from '../../../api/kinds/dns-limits.ts';
 import { MAX_LABEL_LENGTH, MAX_SUBDOMAIN_LENGTH } from '../../../api/meta/names.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { Pod } from '../../model/pod.ts';
 import { formatPod } from './pod-containers.ts';
 
@@ -97,7 +98,7 @@ export function podDns(
     for (const { name = '', value } of own.options ?? []) {
       const option = value === undefined || value === '' ? name : `${name}:${value}`;
       if (ONE_WORD.test(option)) options.set(name, option);
-      else warn('DNSConfigForming', `The DNS option ${JSON.stringify(option)} is not one word and has been omitted`);
+      else warn('DNSConfigForming', `The DNS option ${quoteText(option)} is not one word and has been omitted`);
     }
     config = {
       servers: [...new Set([...config.servers, ...(own.nameservers ?? [])])],

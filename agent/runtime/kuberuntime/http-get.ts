@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import { createDialer, redirectTarget } from '../../../api/http/dialer.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The Kubernetes release in the user agent that servers see. */
 const RELEASE = '1.36';
@@ -196,7 +197,7 @@ export function dialMessage(error: unknown, host: string, port: number): string 
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
   if (code.startsWith('HPE_')) {
     const [line = ''] = String((error as { rawPacket?: Buffer }).rawPacket ?? '').split(/\r?\n/, 1);
-    const shown = JSON.stringify(line.slice(0, MAX_SHOWN));
+    const shown = quoteText(line.slice(0, MAX_SHOWN));
     return `net/http: HTTP/1.x transport connection broken: malformed HTTP response ${shown}`;
   }
   const reason = REASONS.get(code);

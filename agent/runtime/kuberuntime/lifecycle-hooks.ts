@@ -4,6 +4,7 @@
  */
 import { createDialer } from '../../../api/http/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import type { Container } from '../../model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
 import type { Runtime } from '../runtime.ts';
@@ -54,7 +55,7 @@ function titleOf({ exec, httpGet: http, sleep }: Hook): string {
   return sleep === undefined ? 'TCP lifecycle hook' : `Sleep lifecycle hook (${sleep.seconds ?? 0})`;
 }
 
-const goQuoted = (parts: readonly string[]): string => JSON.stringify(parts.join(''));
+const goQuoted = (parts: readonly string[]): string => quoteText(parts.join(''));
 
 async function run(
   hook: Hook,

@@ -7,6 +7,7 @@ import type { WebSocket } from 'ws';
 import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { ownBytes } from '../../../api/machinery/own-bytes.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 import { RuntimeError } from '../../runtime/runtime.ts';
 import { SpdyConnection } from '../../protocols/spdy/connection.ts';
 import type { SpdyStream } from '../../protocols/spdy/stream.ts';
@@ -104,7 +105,7 @@ async function forwardPair(
   let message = '';
   try {
     if (!Number.isInteger(port) || port < 1 || port > 65_535)
-      throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
+      throw new Error(`the port ${quoteText(data.headers['port'] ?? '')} is none`);
     const target = (await dial(port, signal)) as Duplex;
     await join(data, target);
     // Some runtimes report only after the connection that nobody listens on the port.

@@ -26,6 +26,7 @@ import { acceptSpdyCommand, negotiateProtocol, type UpgradeRequest } from './spd
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
 import type { RequestTarget } from '../request-target.ts';
 import { TEXT_TYPE } from '../../../api/http/media-types.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 interface UpgradeOptions {
   readonly host: PodHost;
@@ -258,7 +259,7 @@ function channelPorts(query: URLSearchParams): number[] {
   return texts.map((text) => {
     const port = Number(text);
     if (!Number.isInteger(port) || port < 1 || port > 65_535)
-      throw newBadRequest(`invalid port ${JSON.stringify(text)}: it must be between 1 and 65535`);
+      throw newBadRequest(`invalid port ${quoteText(text)}: it must be between 1 and 65535`);
     return port;
   });
 }

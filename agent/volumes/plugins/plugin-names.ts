@@ -1,5 +1,6 @@
 /** The names that plugins may register with. Metrics and log lines have them, and objects of the API name drivers by them. */
 import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The drivers of one kind that a node may have. */
 const MAX_DRIVERS = 100;
@@ -10,9 +11,7 @@ const MAX_DRIVERS = 100;
  */
 export function checkDriverName(name: string, registered: ReadonlyMap<string, unknown>): void {
   if (driverNameErrors('name', name).length > 0)
-    throw new Error(
-      `the driver name ${JSON.stringify(name.slice(0, 100))} is not a domain name of at most 63 characters`,
-    );
+    throw new Error(`the driver name ${quoteText(name.slice(0, 100))} is not a domain name of at most 63 characters`);
   if (!registered.has(name) && registered.size >= MAX_DRIVERS)
     throw new Error(`${MAX_DRIVERS} drivers are registered already`);
 }

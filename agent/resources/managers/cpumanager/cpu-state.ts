@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { fnv32a, goMap, goStruct, restoreStateFile, type StateOptions, StateWriter } from '../checkpoint-file.ts';
 import { ContainerTable } from '../container-table.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, parseCpuSet } from '../cpu-set.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 
 const FILE = 'cpu_manager_state';
 
@@ -92,7 +93,7 @@ export class CpuState {
       throw new Error('checkpoint is corrupted');
     if (policyName !== this.#policy)
       throw new Error(
-        `configured policy ${JSON.stringify(this.#policy)} differs from state checkpoint policy ${JSON.stringify(policyName)}`,
+        `configured policy ${quoteText(this.#policy)} differs from state checkpoint policy ${quoteText(policyName)}`,
       );
     this.shared = parseCpuSet(defaultCpuSet);
     for (const [pod, containers] of Object.entries(entries))

@@ -26,6 +26,7 @@ import { idsOf, PodDevices } from './pod-devices.ts';
 import { LostAllocations } from './lost-allocations.ts';
 import { checkAnswer, isPluginResource } from './plugin-limits.ts';
 import { makeFolder } from '../../../../api/machinery/replace-file.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 /** The directories, the topology and the observers of the manager. */
@@ -252,7 +253,7 @@ export class DeviceManager implements HintProvider {
       const held = idsOf(has).size;
       if (held === count) return [];
       throw new Error(
-        `pod ${JSON.stringify(uid)} container ${JSON.stringify(container.name)} changed request for resource ${JSON.stringify(resource)} from ${held} to ${count}`,
+        `pod ${quoteText(uid)} container ${quoteText(container.name)} changed request for resource ${quoteText(resource)} from ${held} to ${count}`,
       );
     }
     if (count === 0) return [];
@@ -317,7 +318,7 @@ export class DeviceManager implements HintProvider {
       if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
       if (allocation === undefined)
         throw new Error(
-          `no devices found allocated in local cache for pod ${JSON.stringify(uid)}, container ${JSON.stringify(container.name)}, resource ${JSON.stringify(resource)}`,
+          `no devices found allocated in local cache for pod ${quoteText(uid)}, container ${quoteText(container.name)}, resource ${quoteText(resource)}`,
         );
       try {
         await endpoint.preStart([...idsOf(allocation)]);
@@ -394,7 +395,7 @@ export class DeviceManager implements HintProvider {
 export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | 'supportedVersions'>): void {
   if (!supportedVersions.some((version) => SUPPORTED_VERSIONS.includes(version)))
     throw new Error(
-      `requested API version ${JSON.stringify(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${JSON.stringify(SUPPORTED_VERSIONS.join(','))}`,
+      `requested API version ${quoteText(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${quoteText(SUPPORTED_VERSIONS.join(','))}`,
     );
-  if (!isPluginResource(name)) throw new Error(`the ResourceName ${JSON.stringify(name.slice(0, 512))} is invalid`);
+  if (!isPluginResource(name)) throw new Error(`the ResourceName ${quoteText(name.slice(0, 512))} is invalid`);
 }

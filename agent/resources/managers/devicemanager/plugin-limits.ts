@@ -3,6 +3,7 @@
  * labels of metrics and in the checkpoint. One plugin must not make any of these too large or invalid for the API server. Pure.
  */
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 import type { PluginDevice } from './device-endpoint.ts';
 import { HEALTHY, UNHEALTHY } from './schema.ts';
 
@@ -36,7 +37,7 @@ export function acceptDevices(
   return new Map(
     devices.map(({ id, health, topology }) => {
       if (id === '' || id.length > LONGEST_ID || /\p{Cc}/u.test(id))
-        throw new Error(`the plugin lists a device with the invalid id ${JSON.stringify(id.slice(0, LONGEST_ID))}`);
+        throw new Error(`the plugin lists a device with the invalid id ${quoteText(id.slice(0, LONGEST_ID))}`);
       const nodes = (topology?.nodes ?? []).filter((node) => known.has(node.id));
       return [
         id,

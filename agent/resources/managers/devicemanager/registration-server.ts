@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocols/grpc/grpc-server.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { checkPlugin, type DeviceManager } from './device-manager.ts';
 import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
@@ -53,5 +54,5 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
 /** Throws if the socket is not in the directory of device plugins. */
 function checkEndpoint(directory: string, endpoint: string): void {
   if (endpoint.includes('\0') || !resolve(directory, `./${endpoint}`).startsWith(`${resolve(directory)}/`))
-    throw new Error(`the endpoint ${JSON.stringify(endpoint.slice(0, 512))} is not in the directory of device plugins`);
+    throw new Error(`the endpoint ${quoteText(endpoint.slice(0, 512))} is not in the directory of device plugins`);
 }

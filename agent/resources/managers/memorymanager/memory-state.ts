@@ -13,6 +13,7 @@ import {
   StateWriter,
 } from '../checkpoint-file.ts';
 import { ContainerTable } from '../container-table.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 
 const FILE = 'memory_manager_state';
 
@@ -117,7 +118,7 @@ export class MemoryState {
       throw new Error('checkpoint is corrupted');
     if (policyName !== this.#policy)
       throw new Error(
-        `[memorymanager] configured policy ${JSON.stringify(this.#policy)} differs from state checkpoint policy ${JSON.stringify(policyName)}`,
+        `[memorymanager] configured policy ${quoteText(this.#policy)} differs from state checkpoint policy ${quoteText(policyName)}`,
       );
     this.machine = machineState;
     for (const [pod, containers] of Object.entries(entries))

@@ -10,6 +10,7 @@ import {
   type Quantity,
   wholeUnits,
 } from '../../../../api/meta/quantity.ts';
+import { quoteText } from '../../../../api/meta/quote.ts';
 import { StateError } from '../checkpoint-file.ts';
 import { hugePageResource, type NumaNode } from '../topology/host-topology.ts';
 import type { MachineState, MemoryTable } from './memory-state.ts';
@@ -69,7 +70,7 @@ export function reservedMemory(
     const kept = { ...parseQuantity(String(Math.round(nodeReserved[type] ?? 0))), format: 'BinarySI' as const };
     if (compareQuantities(given, kept) !== 0)
       throw new StateError(
-        `the total amount ${JSON.stringify(formatQuantity(given))} of type ${JSON.stringify(type)} is not equal to the value ${JSON.stringify(formatQuantity(kept))} determined by Node Allocatable feature: make --reserved-memory add up to what --kube-reserved, --system-reserved and --eviction-hard keep`,
+        `the total amount ${quoteText(formatQuantity(given))} of type ${quoteText(type)} is not equal to the value ${quoteText(formatQuantity(kept))} determined by Node Allocatable feature: make --reserved-memory add up to what --kube-reserved, --system-reserved and --eviction-hard keep`,
       );
   }
   if ([...result.values()].every((ofNode) => (ofNode['memory'] ?? 0) === 0))
