@@ -53,10 +53,7 @@ export class DeviceManager implements HintProvider {
   readonly #writer: StateWriter;
   /** Present if the checkpoint could not be read. */
   #lost: LostAllocations | undefined;
-  /**
-   * The devices of ordinary init containers of the most recently admitted pod, by resource. Its other containers can
-   * reuse them.
-   */
+  /** Devices of ordinary init containers of the pod that was admitted last, by resource. Its other containers reuse them. */
   #reusable: { readonly podUid: string; readonly ids: Map<string, Set<string>> } = { podUid: '', ids: new Map() };
 
   private constructor(options: DeviceManagerOptions, codec: MessageCodec) {

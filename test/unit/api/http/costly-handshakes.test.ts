@@ -154,7 +154,7 @@ describe('connections that wait for the handshakes of others', () => {
         for (let at = 0; at < size; at++) sockets.get(begun[at] ?? -1)?.emit('close');
         assert.equal(begun.length, size);
       };
-      await assertLinearTime(run, { minBytes: 1_000, maxBytes: 32_000, noticeableMs: 300 });
+      await assertLinearTime(run, { minBytes: 1_000, maxBytes: 8_000, noticeableMs: 400 });
     });
 });
 
