@@ -141,7 +141,7 @@ function doubleOf(text: string): Double {
   if (/^[+-]?(inf|infinity)$/i.test(text)) return new Double(text.startsWith('-') ? -Infinity : Infinity);
   if (/^nan$/i.test(text)) return new Double(Number.NaN);
   const digits =
-    /^[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(e[+-]?[\d_]+)?$/i.test(text) && !/__|_(?!\d)|(?<!\d)_/.test(text);
+    /^[+-]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)(e[+-]?[\d_]+)?$/i.test(text) && !/__|_(?!\d)|(?<!\d)_/.test(text);
   const value = Number(text.replaceAll('_', ''));
   if (!digits || !Number.isFinite(value)) throw conversionError('string', 'double');
   return new Double(value);
