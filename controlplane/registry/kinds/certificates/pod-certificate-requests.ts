@@ -14,7 +14,7 @@ import { statusWithoutMetadata, restore } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { podCertificateRequestColumns } from './columns.ts';
 import { signerNameErrors } from './certificate-validation.ts';
-import { immutable } from '../field-rules.ts';
+import { immutable, maxBytes } from '../field-rules.ts';
 import { possessionErrors } from './proof-of-possession.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
@@ -27,7 +27,7 @@ const MAX_UID_BYTES = 128;
 
 function uidErrors(field: string, uid: string): FieldError[] {
   if (uid === '') return [invalid(field, uid, 'must not be empty')];
-  return uid.length > MAX_UID_BYTES ? [tooLong(field, MAX_UID_BYTES)] : [];
+  return maxBytes(field, uid, MAX_UID_BYTES);
 }
 
 /** Validates the annotations of the pod's author: domain-prefixed keys, whose case does not matter, and the size of all. */

@@ -135,15 +135,15 @@ export const drivers: Strategy<Driver> = {
 type CsiNode = Kind<{ spec: V1CSINodeSpec }>;
 type NodeDriver = Wire<V1CSINodeDriver>;
 
-/** The maximum number of characters of the name that a driver has for a node. */
-const MAX_NODE_ID = 256;
+/** The maximum number of bytes of the name that a driver has for a node. */
+const MAX_NODE_ID_BYTES = 256;
 
 function nodeDriverErrors(driver: NodeDriver, at: string, names: ReadonlySet<string>): FieldError[] {
   const { name = '', nodeID = '', topologyKeys = [], allocatable } = driver;
   const errors = driverNameErrors(`${at}.name`, name);
   if (nodeID === '') errors.push(required(`${at}.nodeID`));
-  else if (nodeID.length > MAX_NODE_ID)
-    errors.push(invalid(`${at}.nodeID`, nodeID, `must be ${MAX_NODE_ID} characters or less`));
+  else if (Buffer.byteLength(nodeID) > MAX_NODE_ID_BYTES)
+    errors.push(invalid(`${at}.nodeID`, nodeID, `must be ${MAX_NODE_ID_BYTES} characters or less`));
   if (allocatable?.count !== undefined && allocatable.count < 0)
     errors.push(invalid(`${at}.allocatable.count`, allocatable.count, 'must be greater than or equal to 0'));
   if (names.has(name)) errors.push(duplicate(`${at}.name`, name));

@@ -18,7 +18,8 @@ import { INT32_MAX } from '../../../../api/meta/integers.ts';
 
 type Attachment = Kind<{ spec: V1VolumeAttachmentSpec; status: V1VolumeAttachmentStatus }>;
 
-const MAX_MESSAGE_BYTES = 256 * 1024;
+const MAX_METADATA_BYTES = 256 * 1024;
+const MAX_MESSAGE_BYTES = 1024;
 
 function attachmentSpecErrors(object: Attachment): FieldError[] {
   const { attacher, source, nodeName = '' } = object.spec ?? {};
@@ -44,11 +45,13 @@ function attachmentErrors(object: Attachment): FieldError[] {
 function attachmentStatusErrors(object: Attachment): FieldError[] {
   const errors: FieldError[] = [];
   const metadata = object.status?.attachmentMetadata ?? {};
-  const size = Object.entries(metadata).reduce((sum, [key, value = '']) => sum + key.length + value.length, 0);
-  if (size > MAX_MESSAGE_BYTES) errors.push(tooLong('status.attachmentMetadata', MAX_MESSAGE_BYTES));
+  const texts = Object.entries(metadata).flatMap(([key, value = '']) => [key, value]);
+  const sizeBytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  if (sizeBytes > MAX_METADATA_BYTES) errors.push(tooLong('status.attachmentMetadata', MAX_METADATA_BYTES));
   for (const field of ['attachError', 'detachError'] as const) {
-    if ((object.status?.[field]?.message ?? '').length > 1024)
-      errors.push(tooLong(`status.${field}.message`, MAX_MESSAGE_BYTES));
+    // kube-apiserver names the limit of the metadata in this error.
+    if (Buffer.byteLength(object.status?.[field]?.message ?? '') > MAX_MESSAGE_BYTES)
+      errors.push(tooLong(`status.${field}.message`, MAX_METADATA_BYTES));
     const code = object.status?.[field]?.errorCode;
     if (code !== undefined && code < 0)
       errors.push(invalid(`status.${field}.errorCode`, code, rangeError(0, INT32_MAX)));

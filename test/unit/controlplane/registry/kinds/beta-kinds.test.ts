@@ -182,6 +182,9 @@ test('a pod certificate request does not change, and ends once', async () => {
   assert.deepEqual(errorsOf({ signerName: 'kubernetes.io/own', maxExpirationSeconds: 90_000 }), [
     'spec.maxExpirationSeconds: Invalid value: 90000: must be in the range [3600, 86400]',
   ]);
+  assert.deepEqual(podRequests.create({ spec: { ...spec, nodeUID: 'é'.repeat(65) } }).errors, [
+    'spec.nodeUID: Too long: may not be more than 128 bytes',
+  ]);
   assert.match(podRequests.update({ spec }, { spec: { ...spec, podName: 'q' } }).errors.join(), /field is immutable/);
   const strategy = strategyOf(certificateKinds, 'podcertificaterequests');
   const denied = { conditions: [condition('Denied')] };

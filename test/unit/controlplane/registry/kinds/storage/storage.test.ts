@@ -160,4 +160,21 @@ describe('rules of storage', () => {
       'capacity: Invalid value: "-1": must be greater than or equal to 0',
     ]);
   });
+
+  it('limit texts by their bytes in UTF-8', () => {
+    const nodeID = 'é'.repeat(129);
+    assert.deepEqual(update('csinodes', { spec: { drivers: [{ name: 'a.b', nodeID }] } }), [
+      `spec.drivers[0].nodeID: Invalid value: "${nodeID}": must be 256 characters or less`,
+    ]);
+    const spec = { attacher: 'a.b', nodeName: 'n', source: { persistentVolumeName: 'v' } };
+    const status = (detail: object) => ({ spec, status: { attached: false, ...detail } });
+    const { errors } = rulesOf(storageKinds, 'storage.k8s.io', 'volumeattachments', 'status').update(
+      status({}),
+      status({ attachError: { message: 'é'.repeat(513) }, attachmentMetadata: { a: 'é'.repeat(128 * 1024) } }),
+    );
+    assert.deepEqual(errors, [
+      'status.attachmentMetadata: Too long: may not be more than 262144 bytes',
+      'status.attachError.message: Too long: may not be more than 262144 bytes',
+    ]);
+  });
 });
