@@ -23,7 +23,7 @@ export interface ManagedWrite {
 export interface ApplyWrite extends ManagedWrite {
   readonly target: { readonly namespace: string; readonly name: string };
   readonly validation: FieldValidation;
-  /** The version that conflicts name, if it is not that of the owners. That of the Scale, for example. */
+  /** The version that conflicts name, for example that of the Scale. The default is the version of the owner. */
   readonly shownVersion?: string;
   warn(text: string): void;
 }
@@ -31,7 +31,7 @@ export interface ApplyWrite extends ManagedWrite {
 /** Another served version of the kind. If a conversion returns a promise, only the functions that work in turns can use it. */
 export interface OtherVersion {
   readonly struct: StructType;
-  /** The version that conflicts name, for example that of the Scale. The default is the version of the owners. */
+  /** Converts from the version of the request to this one. `object` is not modified. */
   convert(object: KubeObject): KubeObject | Promise<KubeObject>;
   /** Converts to the version of the request. `object` is not modified. */
   restore(object: KubeObject): KubeObject | Promise<KubeObject>;

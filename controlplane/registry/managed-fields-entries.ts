@@ -59,12 +59,12 @@ function readOwner(entry: ManagedFieldsEntry): Owner | undefined {
   }
 }
 
-const secondsOf = (owner: Owner): string => owner.time ?? '';
+const timeOf = (owner: Owner): string => owner.time ?? '';
 
 function inOrder(a: Owner, b: Owner): number {
   return (
     compareText(a.operation, b.operation) ||
-    compareText(secondsOf(a), secondsOf(b)) ||
+    compareText(timeOf(a), timeOf(b)) ||
     compareText(a.manager, b.manager) ||
     compareText(a.apiVersion, b.apiVersion) ||
     compareText(a.subresource, b.subresource)
@@ -109,7 +109,7 @@ export function capUpdaters(owners: Owners): void {
   const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
   let left = updaters.length;
   if (left <= MAX_UPDATERS) return;
-  updaters.sort(([keyA, a], [keyB, b]) => compareText(secondsOf(a), secondsOf(b)) || compareText(keyA, keyB));
+  updaters.sort(([keyA, a], [keyB, b]) => compareText(timeOf(a), timeOf(b)) || compareText(keyA, keyB));
   const firstOfVersion = new Map<string, string>();
   for (const [key, owner] of updaters) {
     if (left <= MAX_UPDATERS) return;

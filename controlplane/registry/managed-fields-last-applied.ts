@@ -25,7 +25,10 @@ function lastApplied(live: KubeObject | undefined): string {
   return live?.metadata.annotations?.[LAST_APPLIED_ANNOTATION] ?? '';
 }
 
-/** Returns the conflicts about fields that were not applied on the client side. */
+/**
+ * Returns the conflicts that remain: those about fields that were not applied on the client side, or that have another value
+ * since. If the annotation is absent or invalid, all conflicts remain.
+ */
 export function allowedByLastApplied(
   type: MergeType,
   live: KubeObject | undefined,
@@ -54,7 +57,10 @@ function unchangedSince(type: MergeType, applied: JsonValue, live: KubeObject | 
   return difference(fieldSetOf(type, applied), union(union(added, removed), modified));
 }
 
-/** Returns `object` with an updated annotation, if `live` has the annotation and the applier is kubectl. */
+/**
+ * Returns `object` with an updated annotation, if `live` has the annotation and the applier is kubectl. The annotation is
+ * removed if it would be larger than annotations may be.
+ */
 export function withLastApplied(
   object: JsonObject,
   config: JsonObject,

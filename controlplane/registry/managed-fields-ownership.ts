@@ -57,7 +57,10 @@ export interface Writer {
   readonly others?: ((apiVersion: string) => View | 'unknown' | undefined) | undefined;
 }
 
-/** An object has members that the schema of an owner's version does not declare. */
+/**
+ * The fields of an owner cannot be compared: objects cannot be converted to its version, or have members that the schema of
+ * that version does not declare.
+ */
 export class UntypedVersionError extends Error {}
 
 /** Returns another version, or `undefined` if fields of that version are compared in the version of the writer. */
@@ -67,8 +70,8 @@ function otherView({ apiVersion, others }: Writer, version: string): View | unde
 }
 
 /**
- * Adapts the owners to a schema in which other objects and lists are owned as a whole than when they wrote. The fields of
- * `live` must be known in the versions of all owners.
+ * Adapts the fields of the owners to the current schema, which may have made objects and lists atomic since the owners wrote.
+ * Throws an `UntypedVersionError` if `live` cannot be converted to the version of an owner. Modifies `owners`.
  */
 export function* adaptToSchema(
   owners: Owners,
@@ -103,7 +106,7 @@ function* unchanged(object: JsonObject): Pausing<JsonObject> {
   return object;
 }
 
-/** Returns the versions of owners. */
+/** Returns the function that finds the version of an owner. An owner whose version is not converted has that of the writer. */
 function viewsFor(type: MergeType, writer: Writer): (apiVersion: string) => View {
   const own: View = { type, convert: unchanged, restore: unchanged };
   const found = new Map<string, View>();

@@ -56,7 +56,7 @@ export function* prune(
   return yield* view.restore(asObject(removePaths(type, seen, intersection(difference(before, keptSet), lastNamed))));
 }
 
-/** Adds back what has an owner. */
+/** Adds the members of `merged` that have an owner back to `pruned`. */
 function* withOwned(type: MergeType, merged: JsonObject, pruned: JsonObject, owned: FieldSet): Pausing<JsonObject> {
   const mergedSet = withNamedMembers(type, fieldSetOf(type, merged));
   yield;

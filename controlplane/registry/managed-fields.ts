@@ -67,7 +67,10 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind, othe
   };
 }
 
-/** Returns the function that compares ownership in other versions of the kind. */
+/**
+ * Returns the function that finds the version in which an owner wrote, and how objects are converted to it. The function and
+ * the conversions throw an `UntypedVersionError` if fields of that version cannot be compared.
+ */
 function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
   return (apiVersion) => {
     const other = lookup(apiVersion);
@@ -207,7 +210,7 @@ function isUnowned(type: MergeType, live: KubeObject, object: KubeObject, owners
 
 /**
  * Drops owners in another group, because versions are converted within a group only. An object of two groups (Event) therefore
- * has owners of one group at a time. Drops the owners of versions that are no more, too.
+ * has owners of one group at a time. Also drops the owners of versions that no longer exist.
  */
 function dropForeign(owners: Owners, writer: Writer): void {
   const groupOf = (apiVersion: string): string => parseApiVersion(apiVersion)?.group ?? '';
@@ -218,7 +221,7 @@ function dropForeign(owners: Owners, writer: Writer): void {
   }
 }
 
-/** Returns the entries of `live` itself if they already say the same. */
+/** Returns the owners as entries: the entries of `live` itself if they already have the same owners, fields and times. */
 function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = equalEntries(owners, live);
   const old = entries === undefined ? undefined : readOwners(entries);
@@ -226,7 +229,7 @@ function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsE
   return sameTimes ? entries : writeOwners(owners);
 }
 
-/** Returns the entries of `live` if they say the same apart from their times. */
+/** Returns the entries of `live` if they have the same owners and fields, whatever their times are. Otherwise `undefined`. */
 function equalEntries(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = live?.metadata.managedFields;
   const old = entries === undefined ? undefined : readOwners(entries);
@@ -244,7 +247,8 @@ interface ApplyRequest {
 
 /**
  * Returns the object that results from an apply, with its managed fields. Throws a 409 if another manager owns an applied field
- * and the request is not forced. Yields after each step that visits the whole object.
+ * and the request is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if the fields
+ * cannot be compared. Yields after each step that visits the whole object.
  */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
@@ -311,7 +315,7 @@ const emptyOf = (expected: ExpectedKind): KubeObject => ({
   metadata: {},
 });
 
-/** Returns the applier's previous entry, if it has one, with the time of this write. */
+/** Returns the owners. The entry of the applier, if it has one, gets the time of this write. */
 function stamped(owners: Owners, writer: Writer): Owners {
   const isApplier = (owner: Owner): boolean =>
     owner.operation === 'Apply' && owner.manager === writer.manager && owner.subresource === writer.subresource;
@@ -321,8 +325,8 @@ function stamped(owners: Owners, writer: Writer): Owners {
 const readConfig = ({ expected, patch }: ApplyRequest): JsonObject => readApplied(expected, patch.body);
 
 /**
- * Validates the body of an apply patch. Throws a 400 for another kind or version and for a body with managed fields, and a 500
- * for fields that do not fit the schema, which other writes may drop.
+ * Validates the body of an apply patch, and returns it with `metadata`. Throws a 400 for what is no object, for another kind or
+ * version and for a body with managed fields, and a 500 for fields that do not fit the schema, which other writes may drop.
  */
 export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   const type = mergeTypeOf(expected.struct);

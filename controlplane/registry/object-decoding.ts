@@ -98,8 +98,8 @@ export interface Decoder {
     validation: FieldValidation,
   ): Pausing<KubeObject>;
   /**
-   * Decodes the result of a patch. `shown` is the form of the object in kube-apiserver's errors. Throws a 422, or a 400 for a
-   * custom resource of another kind.
+   * Decodes the result of a patch. Throws a 422 that contains the result as `shown` returns it, or a 400 for a custom resource
+   * of another kind.
    */
   decodePatched(
     context: RequestContext,
@@ -117,6 +117,7 @@ export interface PatchedObject extends DecodeOptions {
   readonly unknown?: readonly string[];
   /** Returns the other errors of the patch itself. */
   faults?(): readonly string[];
+  /** Returns the text with which kube-apiserver's errors show the result of the patch. */
   shown(): string;
 }
 
@@ -178,7 +179,7 @@ export function createDecoder(schema: Schema): Decoder {
         if (patched.isConversion !== true && isUnversioned(patched.value))
           conformed = yield* internalForm(patched.value, expected);
       } catch (error) {
-        throw refuse(yield* inText(conform, error, patched, expected));
+        throw refuse(yield* messageInTextOrder(conform, error, patched, expected));
       }
       // A patched object is not a text, so its unknown fields are sorted by name.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
@@ -203,8 +204,11 @@ function* audited(context: RequestContext, decoded: Pausing<KubeObject>): Pausin
   return object;
 }
 
-/** Returns the first error of the text of a patched object, which kube-apiserver decodes, in the order of its members. */
-function* inText(
+/**
+ * Returns the message of a failed decoding. kube-apiserver decodes the text of a patched object, so the error is the first one
+ * in the order of the text's members. Throws an `error` that is no `DecodeError`.
+ */
+function* messageInTextOrder(
   conform: (value: unknown, expected: ExpectedKind, options: DecodeOptions) => Pausing<Conformed>,
   error: unknown,
   patched: PatchedObject,
@@ -289,8 +293,9 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
 const isUnversioned = (value: unknown): value is JsonObject => claimed(value).apiVersion === '';
 
 /**
- * Returns why the kind of a patched object cannot be read, or is another one. kube-apiserver reads it before all else. The
- * result of a strategic merge is of the type of the object, whatever kind it names.
+ * Returns why the kind of a patched object cannot be read, or is another one, and `undefined` if it is the expected one.
+ * kube-apiserver reads the kind before all else. The result of a strategic merge is of the type of the object, whatever kind it
+ * names.
  */
 function patchedKindFault(schema: Schema, patched: PatchedObject, expected: ExpectedKind): string | undefined {
   if (patched.isConversion === true) return undefined;
@@ -302,7 +307,7 @@ function patchedKindFault(schema: Schema, patched: PatchedObject, expected: Expe
   }
 }
 
-/** Refuses a kind or version that is not a text. */
+/** Throws a `DecodeError` for a kind or version that is not a text. */
 export function requireKindTexts(value: unknown): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   for (const name of ['apiVersion', 'kind']) {

@@ -50,7 +50,7 @@ export function fillSystemFields(object: KubeObject, nowMs: number): void {
   object.metadata.creationTimestamp = formatTime(nowMs);
 }
 
-/** Fills in the namespace of the path. Throws if the body names another one. */
+/** Sets the namespace of the path. Throws a 400 if the body names another one. Removes it if the kind has no namespace. */
 export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace: string): void {
   const own = object.metadata.namespace ?? '';
   if (!info.namespaced) {

@@ -3,7 +3,10 @@ import { parseApiVersion, type GroupVersionKind, type KubeObject } from '../../a
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { OtherVersion } from './field-management.ts';
 
-/** Returns the version of a built-in kind in which an owner of fields wrote, if it is not that of `info`. */
+/**
+ * Returns the version of a built-in kind in which an owner of fields wrote: `undefined` if it is that of `info`, and `unknown`
+ * if it is of another group or the schema does not have it.
+ */
 export function otherVersion(
   schema: Schema,
   convert: (object: KubeObject, kind: GroupVersionKind) => KubeObject,

@@ -57,12 +57,19 @@ export interface Registry {
   conversionOf(info: ResourceInfo): Conversion | undefined;
   /** Whether `--runtime-config` lets the API serve the resource. */
   serves(info: ResourceInfo): boolean;
+  /** Returns the strategy of a built-in resource. `undefined` if the resource has no store. */
   strategyOf(info: ResourceInfo): Strategy | undefined;
-  /** Returns the Table columns of a path. The cells are computed from the stored form, whatever the version. */
+  /**
+   * Returns the Table columns of a resource in any version. The cells are computed from the stored form. `undefined` if the
+   * resource has no columns of its own.
+   */
   columnsOf(info: ResourceInfo): TableColumns | undefined;
-  /** Converts the object to another version of its kind. The object is not modified. */
+  /**
+   * Converts the object to another version of its kind. The object is not modified. The members of an object whose kind is not
+   * stored stay the same.
+   */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
-  /** Sets the defaults of an object of a built-in kind, in the version of the object. */
+  /** Sets the defaults of an object of a built-in kind, in the version of the object. Does nothing for other kinds. */
   applyDefaults(object: KubeObject): void;
   close(): void;
 }
@@ -131,7 +138,7 @@ export async function openRegistry(options: RegistryOptions): Promise<Registry> 
     storedResources(serves).map(async (info) => {
       const row = rows.get(keyOf(info.group, info.resource));
       const struct = structOf(options.schema, info);
-      const strategy = printing(row?.strategy ?? genericStrategy(struct), struct);
+      const strategy = completing(row?.strategy ?? genericStrategy(struct), struct);
       const storage = storageOfResource(options, info);
       const cache = await openCache(options, storage, info, strategy);
       caches.push(cache);
@@ -219,8 +226,11 @@ function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[
   return [...found.values()];
 }
 
-/** Completes objects before they are stored. Strategies and admission may remove fields that the type always serializes. */
-function printing(strategy: Strategy, struct: StructType): Strategy {
+/**
+ * Returns the strategy with a `canonicalise` that also adds the fields that the type always serializes, because strategies and
+ * admission may have removed them.
+ */
+function completing(strategy: Strategy, struct: StructType): Strategy {
   return {
     ...strategy,
     canonicalise(object) {
@@ -268,7 +278,7 @@ function fieldReader(strategy: Strategy): ((object: KubeObject) => Readonly<Reco
 
 const kindKey = (apiVersion: string, kind: string): string => `${apiVersion} ${kind}`;
 
-/** Returns the built-in kinds that are stored by `kindKey`, each with the conversion between its version and the stored one. */
+/** Returns each version of the built-in kinds that are stored, with its `kindKey` and its conversion to the stored version. */
 function storedKinds(stores: ReadonlyMap<string, StoredResource>, rows: ReadonlyMap<string, KindRow>) {
   return builtinResources().flatMap((info) => {
     const { group, resource } = storedUnder(info);

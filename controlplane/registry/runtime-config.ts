@@ -30,7 +30,7 @@ const NEEDED: readonly string[] = [
   'rbac.authorization.k8s.io/v1/rolebindings',
 ];
 
-/** Returns why the flag is refused. */
+/** Returns why the flag is refused, or `undefined` if it is valid. */
 export function checkRuntimeConfig(pairs: Pairs): string | undefined {
   const keys = Object.entries(pairs);
   if (keys.length === 1 && keys[0]?.[0] === 'api/all' && FALSE.has(keys[0][1]))
@@ -60,7 +60,7 @@ export function checkRuntimeConfig(pairs: Pairs): string | undefined {
   return `${resource} of ${group === '' ? 'the core group' : group}, ${version}, cannot be off: the control plane itself needs them`;
 }
 
-/** Returns group, version and resource. The versions of the core group are `api/v1` or `v1`. */
+/** Splits a key into group, version and resource, which it may lack. The version of the core group is `api/v1` or `v1`. */
 function partsOf(key: string): string[] {
   const tokens = key.split('/');
   if (tokens[0] === 'api') return ['', ...tokens.slice(1)];

@@ -74,7 +74,10 @@ class ScaleWrites {
     return written.entry;
   }
 
-  /** Sets the replicas of the workload to those of the Scale that `scaleFrom` computes from the current Scale. */
+  /**
+   * Returns the change that sets the replicas of the workload to those of the Scale that `scaleFrom` computes from the current
+   * Scale. The change throws a 422 for an invalid Scale.
+   */
   rescale(context: RequestContext, scaleFrom: (current: Scale) => Scale): Change['compute'] {
     return (current) => {
       const object = cloneJson(current ?? { metadata: {} });
@@ -94,7 +97,10 @@ class ScaleWrites {
     };
   }
 
-  /** Applies a patch of the Scale as an apply patch of the workload that contains the replicas alone. */
+  /**
+   * Returns the change that applies a patch of the Scale, as an apply patch of the workload that contains the replicas alone.
+   * Throws a 400 or a 422 for an invalid patch.
+   */
   apply(
     context: RequestContext,
     target: Target,
@@ -142,7 +148,7 @@ class ScaleWrites {
     return scale;
   }
 
-  /** Returns a patched Scale. Throws if the patch has changed what identifies the object. */
+  /** Returns a patched Scale. Throws a 400 if the patch has changed name or namespace, and a 409 if it has changed the UID. */
   sameObject(scale: Scale, target: Target, uid: string | undefined): Scale {
     const { info } = this.#version;
     matchName(scale, target.name);

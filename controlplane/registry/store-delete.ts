@@ -81,7 +81,7 @@ export async function deleteEntry(store: Store, context: RequestContext, target:
   }
 }
 
-/** Runs the mutating and then the validating plugins, which both see the object. There is none to see before it was found. */
+/** Runs the mutating and then the validating plugins on the stored object, unless the caller has already run admission. */
 async function admitDelete({ store, context, target }: Deletion, old: KubeObject): Promise<void> {
   if (target.isAdmitted === true) return;
   const attributes = admissionAttributes(context, {
@@ -173,7 +173,7 @@ function gone(store: Store, entry: Entry): Deleted {
   return { state: 'gone', entry: store.strategy.returnsDeleted === true ? entry : undefined, object: entry.object };
 }
 
-/** Removes an object whose last finalizer an update has removed. Returns its last form. */
+/** Removes an object whose last finalizer an update has removed. Resolves to its last form. A dry run removes nothing. */
 export async function finishDeletion(
   store: Store,
   last: {
@@ -265,7 +265,10 @@ function planDeletion(store: Pick<Store, 'strategy' | 'clock'>, current: KubeObj
   return { kind: 'mark', object, stays: held || grace > 0 };
 }
 
-/** Returns the seconds that were set on `object`, or `none` if the kind or the state has no grace period. */
+/**
+ * Sets the grace period on `object`, and returns its seconds. Returns `none` if the kind has no grace period or the period of
+ * the object is over, and `pending` if the request does not shorten the running one. `object` is not modified then.
+ */
 function gracePeriod(
   store: Pick<Store, 'strategy'>,
   object: KubeObject,
@@ -312,7 +315,8 @@ function markAsDeleting(object: KubeObject, nowMs: number): void {
 }
 
 /**
- * Returns the finalizers with those of the garbage collector that the policy requires, or `undefined` if they do not change.
+ * Returns the finalizers with those of the garbage collector that the policy requires. Returns `undefined` if they do not
+ * change, or if the kind supports no policy.
  */
 function collectorFinalizers(
   store: Pick<Store, 'strategy'>,

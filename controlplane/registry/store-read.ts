@@ -18,7 +18,8 @@ import { UINT64_MAX } from '../../api/meta/integers.ts';
 
 /**
  * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
- * cache has the version. Throws 404, 500 for what is no version, and 504 if the wait takes too long.
+ * cache has the version. Throws a 404, a 400 for a name that no object can have, a 500 for what is no version, and a 504 if the
+ * wait takes too long.
  */
 export function getEntry(
   store: StoredResource,
@@ -46,7 +47,7 @@ export function missing(store: StoredResource, name: string): StatusError {
   return nameFault(name) ?? notFoundIn(store, name);
 }
 
-/** Returns the 400 for a name that cannot be part of a key of the storage. */
+/** Returns the 400 for a name that cannot be part of a key of the storage, or `undefined` for any other name. */
 export function nameFault(name: string): StatusError | undefined {
   const [error] = pathSegmentErrors(name);
   return error === undefined ? undefined : newBadRequest(`Name parameter invalid: ${quoteText(name)}: ${error}`);
@@ -86,6 +87,7 @@ interface Wanted {
   /** `undefined` means the newest state. */
   readonly exact: number | undefined;
   readonly notOlderThan: number;
+  /** The maximum number of objects. 0 means no limit. */
   readonly limit: number;
   readonly token: ContinueToken | undefined;
 }
@@ -93,7 +95,7 @@ interface Wanted {
 /** The objects that a list shows. */
 interface Selected {
   readonly selection: Selection;
-  /** The beginning of the keys, up to where those of a continue token begin. */
+  /** The part that the keys of all objects of the list begin with. The key in a continue token does not contain it. */
   readonly prefix: string;
 }
 
@@ -179,7 +181,10 @@ function listPrefix(store: StoredResource, namespace: string): string {
   return namespace === '' || !store.info.namespaced ? prefix : `${prefix}${namespace}/`;
 }
 
-/** Reads a page. Its state may be compacted, or become so while an index is filled. */
+/**
+ * Reads a page. Throws, or rejects with, a 410 if its state is compacted, also if that happens during the read, and a 504 if
+ * its state does not exist yet.
+ */
 function readPage(
   store: StoredResource,
   want: Wanted,
@@ -219,8 +224,9 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
 }
 
 /**
- * Opens a watch from a resource version. Throws a 500 for what is no version, a 400 for an unknown field, a 410 for a version
- * that is compacted, and a 504 for one that does not exist yet, if existing objects are requested.
+ * Opens a watch from a resource version. Rejects with a 500 for what is no version, a 400 for an unknown field, a 410 for a
+ * version that is compacted, a 504 for one that does not exist yet, if existing objects are requested, and a 503 if the storage
+ * does not answer.
  */
 export async function watchEntries(
   store: StoredResource,

@@ -41,7 +41,8 @@ const ATTEMPTS = 8;
 
 /**
  * Creates an object, and resolves to its entry. `object` is the decoded object of the request, with managed fields. The store
- * may modify it.
+ * may modify it. Rejects with a `StatusError`: a 409 if the object exists, a 422 if it is invalid, and the errors of admission
+ * and of the storage.
  */
 export async function createEntry(
   store: Store,
@@ -67,8 +68,9 @@ export async function createEntry(
 }
 
 /**
- * Generates a name that no object has. Another write may take it before this one is stored. That is too rare to keep a copy of
- * each object for another attempt; its client gets the same answer as after eight taken names, and tries again.
+ * Generates a name that no object has. After eight names that objects have, it returns the last one, with which the create
+ * fails. A create also fails if another write takes the name before it is stored. That is too rare to keep a copy of each
+ * object for another attempt; the client gets the same 409 and tries again.
  */
 function freeName({ cache }: Store, namespace: string, base: string): string {
   for (let attempt = 1; ; attempt++) {
@@ -77,7 +79,7 @@ function freeName({ cache }: Store, namespace: string, base: string): string {
   }
 }
 
-/** Runs all steps from system fields to storage. Throws the storage's `exists` unchanged. */
+/** Runs all steps from system fields to storage. Rejects with a 422 for an invalid object. Storage errors are not converted. */
 async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> {
   const { store, context, target } = write;
   const { strategy, info } = store;

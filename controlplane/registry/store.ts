@@ -28,7 +28,7 @@ export interface StoredResource {
   /** The resource in its stored version. */
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
-  /** Whether the kind is built in, and not that of a custom resource. */
+  /** Whether the kind is built in. False for custom resources and for their definitions, whose metadata has fewer rules. */
   readonly builtIn: boolean;
   readonly cache: WatchCache;
   readonly storage: Storage;
@@ -60,7 +60,7 @@ export interface Endpoint {
   readonly strategy: UpdateStrategy;
 }
 
-/** Returns the resource as errors name it: `configmaps`, `deployments.apps`. Events of the group are `events.events.k8s.io`. */
+/** Returns the resource as errors name it: `configmaps`, `deployments.apps`. It has the group of the request's path. */
 export function subjectOf({ info, servedGroup }: Pick<StoredResource, 'info' | 'servedGroup'>): Subject {
   return { group: servedGroup ?? info.group, resource: info.resource };
 }
@@ -85,7 +85,10 @@ export function strategyContext(
   return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 
-/** Returns an unstored entry (dry run). */
+/**
+ * Returns the entry of an object that is not in the storage in this form: the result of a dry run, the last form of a deleted
+ * object, or an object in a served version. Its bytes contain the resource version of the object, if it has one.
+ */
 export function unstoredEntry(object: KubeObject): Entry {
   const { resourceVersion } = object.metadata;
   if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };
@@ -111,7 +114,7 @@ export function notFoundIn(store: StoredResource, name: string): StatusError {
   return newNotFound(subjectOf(store), name);
 }
 
-/** Converts a storage error to the error for the client. Other errors are thrown unchanged. */
+/** Converts a storage error to the error for the client. Returns other errors unchanged. */
 export function interpretStorageError(error: unknown, store: StoredResource, name: string): unknown {
   if (!isStorageError(error)) return error;
   switch (error.code) {
@@ -130,7 +133,10 @@ export function interpretStorageError(error: unknown, store: StoredResource, nam
   }
 }
 
-/** Waits for the storage. Resolves when the caches show every write that was acknowledged before the call. */
+/**
+ * Waits for the storage. Resolves when the caches show every write that was acknowledged before the call. Rejects with a 503 if
+ * the storage does not answer or is closed.
+ */
 export async function catchUp(storage: Storage): Promise<void> {
   try {
     await storage.catchUp?.();
@@ -139,7 +145,7 @@ export async function catchUp(storage: Storage): Promise<void> {
   }
 }
 
-/** Converts the error of a storage that does not answer or is closed. The client may try again. */
+/** Converts the error of a storage that does not answer or is closed to a 503. Returns other errors unchanged. */
 function interpretUnavailable(error: unknown): unknown {
   if (isStorageError(error, 'unavailable'))
     return newStatusError(503, 'ServiceUnavailable', error.message, {
@@ -168,7 +174,7 @@ interface AdmissionInput {
   readonly oldObject: KubeObject | undefined;
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
-  /** Absent if nothing is written, or if the caller cannot know whether it was. */
+  /** Keeps a function that is called if the object is not written. Absent where plugins cannot register one. */
   readonly whenNotWritten?: (undo: () => void) => void;
 }
 

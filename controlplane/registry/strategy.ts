@@ -116,7 +116,7 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   readonly metadataChecks?: readonly MetadataCheck[];
   /** The group in which the kind does not validate metadata itself, if it is served in two. */
   readonly uncheckedGroup?: string;
-  /** The metadata has already been validated. Returns a promise if it yields to the event loop. */
+  /** Validates a change. The metadata has already been validated. Returns a promise if it yields to the event loop. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[] | Promise<FieldError[]>;
   warningsOnUpdate?(object: Object, old: Object, context: StrategyContext): string[];
   readonly resetFields?: ResetFields;
@@ -136,7 +136,10 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
 
   /** Resets the fields that a client must not set. The name has already been generated. */
   prepareForCreate?(object: Object, context: StrategyContext): void;
-  /** Reserves addresses, ports and the like. Its errors come before those of validation. `old` is set on updates. */
+  /**
+   * Reserves addresses, ports and the like. Its errors come before those of validation. `old` is set on updates. Resolves to
+   * `undefined` if it reserves nothing.
+   */
   reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
   /**
    * Calls `write` with the operations of the same transaction on other objects, which exist only together with this one.
@@ -175,7 +178,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   /** Checks the deletion before anything is marked. Throws a `StatusError`. */
   checkDelete?(object: Object, context: StrategyContext): void;
 
-  /** Returns the milliseconds until the object expires (events). */
+  /** Returns the milliseconds until the object expires (events), or `undefined` if it does not expire. */
   timeToLiveMs?(object: Object): number | undefined;
 
   /** The values of the supported field selectors besides `metadata.name` and `metadata.namespace`. */

@@ -96,7 +96,8 @@ export class VersionCodec {
   }
 
   /**
-   * Returns which entries match, if the selectors name something that a webhook may convert. Throws a 400 for an unknown field.
+   * Returns which entries match, if the selectors name something that a webhook may convert. Otherwise the cache selects, and
+   * the result is `undefined`. Throws a 400 for an unknown field.
    */
   matcher(options: Pick<ListOptions, 'labelSelector' | 'fieldSelector'>): Matches | undefined {
     const { conversion, store } = this.#version;

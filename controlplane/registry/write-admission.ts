@@ -53,7 +53,7 @@ export async function admitCreate({ store, context, target }: Write, object: Kub
   return admitted;
 }
 
-/** Runs the mutating plugins on a changed object, and returns the result. */
+/** Runs the mutating plugins on a changed object, and returns the result. Returns `object` itself if admission is skipped. */
 export async function admitChange(
   { store, context, target }: Write,
   object: KubeObject,
