@@ -225,7 +225,10 @@ export function mutatingPolicyErrors(
 
 const MUTABLE_OPERATIONS = ['*', 'CONNECT', 'CREATE', 'UPDATE'];
 
-/** Refuses the operation DELETE in a mutating policy, because an object that is being deleted cannot be mutated. */
+/**
+ * Refuses unknown operations in a mutating policy, and the operation DELETE, because an object that is being deleted cannot be
+ * mutated.
+ */
 function mutableOperationErrors(match: MatchResources | undefined, at: string): FieldError[] {
   return (match?.resourceRules ?? []).flatMap(({ operations = [] }) =>
     operations
@@ -273,7 +276,7 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
   ];
 }
 
-/** Validates the rules of every binding, and the limit of operations. */
+/** Validates the binding of a mutating policy: as every binding, and without the operation DELETE. */
 export function mutatingBindingErrors(spec: BindingSpec): FieldError[] {
   return [...bindingErrors(spec), ...mutableOperationErrors(spec.matchResources, 'spec.matchResources')];
 }

@@ -22,6 +22,7 @@ const HARMLESS = ['None', 'NoneOnDryRun'];
 const ALL_EFFECTS = ['None', 'NoneOnDryRun', 'Some', 'Unknown'];
 const MAX_TIMEOUT_SECONDS = 30;
 
+/** The rules that a changed configuration may break, because the stored one breaks them or has the same conditions. */
 interface Tolerance {
   readonly sideEffects: boolean;
   readonly reviewVersions: boolean;

@@ -45,8 +45,9 @@ export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
 /**
- * Returns a forbidden error if the cost exceeds its limit, and an invalid one if the expression does not compile or has the
- * wrong type. By default, an expression may use `authorizer`, but neither `params` nor variables.
+ * Returns a forbidden error if the cost exceeds its limit, an internal one if a constant part of the expression has no value,
+ * and an invalid one if the expression does not compile or has the wrong type. By default, an expression may use `authorizer`,
+ * but neither `params` nor variables.
  */
 export function expressionErrors(
   check: ExpressionChecker,
@@ -56,12 +57,15 @@ export function expressionErrors(
   const fault = check({ params: false, authorizer: true, variables: [], visible: 0, ...question });
   if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
   if (fault === undefined) return [];
-  // A constant part that has no value is no error of the request for kube-apiserver.
+  // kube-apiserver reports a constant part without a value as its own fault, and not as one of the request.
   if (fault.startsWith('program instantiation failed')) return [internal(field, fault)];
   return [invalid(field, question.expression, fault)];
 }
 
-/** The number of expressions that are checked in one turn of the event loop. Each may have ten thousand characters. */
+/**
+ * The number of expressions up to which an object is validated in one turn of the event loop. Each may have ten thousand
+ * characters.
+ */
 const EXPRESSIONS_PER_TURN = 4;
 
 /**

@@ -51,7 +51,7 @@ function formatWarnings(definition: Definition, old?: Definition): string[] {
   return formats.sort().map((format) => `unrecognized format ${quote(format)}`);
 }
 
-/** Metadata may change with the status, other than in most kinds. */
+/** The strategy of the subresource `status`. It keeps the spec. Metadata may change, as in kube-apiserver. */
 const status: UpdateStrategy<Definition> = {
   prepareForUpdate(definition, old) {
     definition.spec = old.spec;

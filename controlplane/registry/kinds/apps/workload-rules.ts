@@ -46,7 +46,7 @@ export function templateWarnings(object: WithTemplate, old?: WithTemplate): stri
   return podWarnings(template?.metadata, template?.spec ?? {}, 'spec.template');
 }
 
-/** Whether the desired state is unchanged, by the counter of its changes. */
+/** Whether both objects have the same `metadata.generation`, so that the desired state is unchanged. */
 export const isSameGeneration = (object: KubeObject, old: KubeObject): boolean =>
   object.metadata.generation === old.metadata.generation;
 

@@ -136,6 +136,7 @@ const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : typeof value === 'number' ? String(value) : undefined;
 const numberOf = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined);
 
+/** Converts one metric, or the status of one, from the older form. */
 function fromOld(old: Loose, side: Side): Loose {
   const read = (source: Loose, what: string): unknown => source[`${side}${what}`];
   const typed = (type: string, amount: Loose): Loose => members(side === 'target' ? { type, ...amount } : amount);

@@ -239,7 +239,7 @@ function policyErrors(
   return errors;
 }
 
-/** Validates an autoscaler. If `old` has a target without an API group, the new object may have one too. */
+/** Validates an autoscaler. Only if the target of `old` has no API group, or its minimum is 0, the new object may have that. */
 function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const { minReplicas, maxReplicas = 0, metrics = [], scaleTargetRef, behavior } = object.spec ?? {};
   const errors: FieldError[] = [];

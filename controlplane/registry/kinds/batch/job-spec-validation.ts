@@ -14,7 +14,7 @@ import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
 import type { JobSpec } from './job-types.ts';
 
 const RESTART = ['OnFailure', 'Never'];
-/** The most indexes that a job may run or lose at the same time, as in kube-apiserver. */
+/** The largest `parallelism` and `maxFailedIndexes` of an indexed job, as in kube-apiserver. */
 const MAX_INDEXED = 100_000;
 
 /** Returns the errors of a job's spec. `path` is its path. */
@@ -92,7 +92,7 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
   return errors;
 }
 
-/** The same limit for a job with more completions than that and a back-off limit per index. */
+/** The largest values of both fields in a job with more than `MAX_INDEXED` completions and a back-off limit per index. */
 const MANY_AT_ONCE = 10_000;
 
 /**

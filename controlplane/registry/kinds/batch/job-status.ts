@@ -16,8 +16,11 @@ interface View {
   readonly status: JobStatus;
   readonly complete: boolean;
   readonly failed: boolean;
+  /** Whether the condition `FailureTarget` is true. */
   readonly failing: boolean;
+  /** Whether the condition `SuccessCriteriaMet` is true. */
   readonly succeeded: boolean;
+  /** Whether the job is complete or failed. */
   readonly finished: boolean;
 }
 
@@ -38,7 +41,7 @@ function viewOf(job: Job): View {
 
 const refuse = (text: string): FieldError => invalid(CONDITIONS, OMITTED_VALUE, text);
 
-/** Compares both states of the status. */
+/** Returns the errors of a changed status. Some rules hold for each status, and others compare it with the stored one. */
 export function jobStatusErrors(job: Job, old: Job): FieldError[] {
   const now = viewOf(job);
   const before = viewOf(old);

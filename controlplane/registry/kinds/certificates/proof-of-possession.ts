@@ -1,7 +1,7 @@
 /**
- * Verifies that the author of a pod certificate request holds the key that the certificate is asked for: by a signing request
- * without a name that the key has signed, or by the older pair of a public key and a signature of the pod's UID. Otherwise a
- * node could have the key of somebody else certified as that of a pod.
+ * Verifies that the author of a pod certificate request holds the private key of the requested certificate. The proof is a
+ * PKCS#10 request without a name that the key has signed, or the older pair of a public key and a signature of the pod's UID.
+ * Without a proof, a node could have the key of somebody else certified as that of a pod.
  */
 import { constants, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { type FieldError, invalid, OMITTED_VALUE, tooLong } from '../../../../api/meta/field-error.ts';

@@ -51,7 +51,10 @@ interface AgentRequest {
   readonly largestBytes: number;
 }
 
-/** Resolves to the JSON of a response with status 200. Rejects with the text of any other one. */
+/**
+ * Resolves to the JSON of a response with status 200. Rejects with the text of any other response, with the error of the
+ * connection, and if the response is larger than `largestBytes` or takes longer than `timeoutMs`.
+ */
 export function requestAgent({ dialer, credentials }: AgentConnection, request: AgentRequest): Promise<unknown> {
   const { node, origin, method, path, timeoutMs, largestBytes } = request;
   return new Promise((resolve, reject) => {
@@ -90,7 +93,7 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
           try {
             resolve(JSON.parse(text));
           } catch (error) {
-            reject(error as Error);
+            reject(new Error('the agent did not answer with JSON', { cause: error }));
           }
         });
       },

@@ -79,7 +79,7 @@ function nodeOf(pod: Pod): string {
   return node;
 }
 
-/** Returns the requested container, or the only container of the pod. */
+/** Returns the requested container, or the only container of the pod. Throws a 400 if the pod has no such or several ones. */
 function containerOf(pod: Pod, asked: string): string {
   const name = pod.metadata.name ?? '';
   const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
@@ -123,6 +123,7 @@ function execTarget(
   return toAgent(stores, node, target);
 }
 
+/** Returns the target of a log request, or `empty` if the pod has no node yet, so that its log is empty. */
 function logTarget(
   stores: ConnectStores,
   namespace: string,
@@ -198,7 +199,10 @@ function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest)
   return { origin, target, purpose: 'proxy', plain: false };
 }
 
-/** Chooses an address of the service's Endpoints. It must be one of a pod, so that nobody can direct the server elsewhere. */
+/**
+ * Chooses an address of the service's Endpoints. It must be one of a pod, so that nobody can direct the server elsewhere.
+ * Throws a 503 if there is no such address or port, and a 404 if the service has no Endpoints.
+ */
 function serviceProxy(
   stores: ConnectStores,
   { namespace, text }: { readonly namespace: string; readonly text: string },

@@ -84,7 +84,7 @@ export function eventErrors(event: Event, context: StrategyContext): FieldError[
   return errors;
 }
 
-/** All fields except the series, in the order of validation. */
+/** All fields except the series, in the order of validation. kube-apiserver validates `reason` twice. */
 const FIXED = [
   'involvedObject',
   'reason',
@@ -102,7 +102,8 @@ const FIXED = [
   'reportingInstance',
 ] as const;
 
-const REFERENCES: ReadonlyMap<string, string> = new Map([
+/** The types of those fields that are structs. */
+const STRUCT_TYPES: ReadonlyMap<string, string> = new Map([
   ['involvedObject', 'io.k8s.api.core.v1.ObjectReference'],
   ['related', 'io.k8s.api.core.v1.ObjectReference'],
   ['source', 'io.k8s.api.core.v1.EventSource'],
@@ -116,7 +117,7 @@ export function eventUpdateErrors(event: Event, old: Event, context: StrategyCon
   for (const field of FIXED) {
     const path = field === 'reportingComponent' ? 'reportingController' : field;
     // An absent value equals an empty one.
-    const typeName = REFERENCES.get(field);
+    const typeName = STRUCT_TYPES.get(field);
     if (typeName === undefined) {
       const absent = field === 'eventTime' ? null : '';
       errors.push(...immutable(path, event[field] ?? absent, old[field] ?? absent));

@@ -87,7 +87,10 @@ function limitErrors(limit: Limit, at: string): FieldError[] {
   return errors;
 }
 
-/** Validates that min <= default request <= default <= max. */
+/**
+ * Validates that min <= default request <= default <= max, and that the ratio is at least 1 and at most max/min. For resources
+ * that cannot be overcommitted, the default must equal the default request.
+ */
 function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const read = (list: Quantities | undefined): string | undefined => list?.[name];

@@ -50,8 +50,8 @@ export class NodePortRange {
   }
 
   /**
-   * Runs `write` with the operations that allocate and release the ports of a service. Throws StorageError `occupied` if
-   * another server has taken one of the ports.
+   * Runs `write` with the operations that allocate and release the ports of a service. There are none with one server, or if
+   * the ports do not change. Rejects with StorageError `occupied` if another server has taken one of the ports.
    */
   async write<T>(
     { service, old }: ServicePortsChange,

@@ -40,7 +40,10 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
   return kind === 'VolumeSnapshot' && group === 'snapshot.storage.k8s.io';
 }
 
-/** Keeps `dataSource` and `dataSourceRef` equal. A reference that only one of them allows is dropped from the other. */
+/**
+ * Makes `dataSource` and `dataSourceRef` equal. A new reference to another namespace is dropped, because its feature gate is
+ * off, and so is a new `dataSource` that is neither a claim nor a snapshot. Then an absent field gets the value of the other.
+ */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
   const isNew = spec.dataSourceRef === undefined && old?.dataSource === undefined && old?.dataSourceRef === undefined;

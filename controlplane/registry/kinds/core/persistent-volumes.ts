@@ -132,6 +132,7 @@ function sourceForm(source: object): object {
 
 function updateErrors(object: Volume, old: Volume): FieldError[] {
   const invalidSpec = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
+  // kube-apiserver validates the spec twice on an update, and reports each error twice.
   const errors = [...invalidSpec, ...invalidSpec];
   const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
   const now = sourceOf(object.spec, { lateSecret });

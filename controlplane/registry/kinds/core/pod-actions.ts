@@ -23,7 +23,7 @@ import { admissionAttributes, unstoredEntry, unexplained, type Endpoint, type St
 
 type Binding = Kind<Pick<V1Binding, 'target'>>;
 
-/** The stores and decoders that actions on pods use. */
+/** What actions on pods use. */
 export interface ActionParts {
   readonly pods: Store;
   readonly schema: Schema;
@@ -47,7 +47,7 @@ export function endpointOf(info: ResourceInfo, subresource: string, kind: Endpoi
   return { info, subresource, kind, strategy: {} };
 }
 
-/** Serves `pods/x/binding` or, with `own`, the resource `bindings`. */
+/** Serves the subresource `binding` of pods or, without `subresource`, the resource `bindings`. */
 export function createBindingRest(
   parts: ActionParts,
   info: ResourceInfo,
@@ -102,6 +102,10 @@ export async function admit(store: Store, context: RequestContext, action: Actio
   await store.admission.validate(attributes, context.signal);
 }
 
+/**
+ * Assigns the pod to the node of the binding. Rejects with a 500 for a target that is no node, and with a 409 for a pod that is
+ * assigned, is being deleted, has scheduling gates or does not meet the preconditions.
+ */
 async function bind(
   store: Store,
   context: RequestContext,

@@ -40,19 +40,22 @@ function summarize(pod: Pod): Summary {
   return summary;
 }
 
-function restartOf(one: ContainerStatus, summary: Summary): void {
+function addRestarts(one: ContainerStatus, summary: Summary): void {
   summary.restarts += one.restartCount ?? 0;
   const finished = one.lastState?.terminated?.finishedAt;
   if (typeof finished === 'string') summary.lastRestartMs = Math.max(summary.lastRestartMs, Date.parse(finished));
 }
 
-/** Counts the init containers. Returns whether the pod waits for one of them. */
+/**
+ * Counts the init containers. Returns whether the pod waits for one of them. The restarts of all init containers count until
+ * then, and only those of sidecars afterwards.
+ */
 function countInit(pod: Pod, summary: Summary, sidecars: ReadonlySet<string | undefined>): boolean {
   const total = (pod.spec?.initContainers ?? []).length;
   const regular = { ...summary };
   for (const [index, one] of (pod.status?.initContainerStatuses ?? []).entries()) {
-    restartOf(one, regular);
-    if (sidecars.has(one.name)) restartOf(one, summary);
+    addRestarts(one, regular);
+    if (sidecars.has(one.name)) addRestarts(one, summary);
     const { terminated, waiting } = one.state ?? {};
     if (terminated?.exitCode === 0) continue;
     if (sidecars.has(one.name) && one.started === true) {
@@ -82,7 +85,7 @@ const isInitialized = (status: PodStatus): boolean =>
 function countContainers(status: PodStatus, summary: Summary): void {
   let running = false;
   for (const one of [...(status.containerStatuses ?? [])].reverse()) {
-    restartOf(one, summary);
+    addRestarts(one, summary);
     const { waiting, terminated } = one.state ?? {};
     if (waiting !== undefined && (waiting.reason ?? '') !== '') summary.reason = waiting.reason ?? '';
     else if (terminated !== undefined && (terminated.reason ?? '') !== '') summary.reason = terminated.reason ?? '';

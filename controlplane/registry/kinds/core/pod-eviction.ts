@@ -102,11 +102,11 @@ async function evict(
   const { pods } = parts;
   const entry = currentEntry(pods, target.namespace, target.name);
   const pod: Pod = entry.object;
-  const free =
+  const needsNoBudget =
     DONE.has(pod.status?.phase ?? '') ||
     pod.status?.phase === 'Pending' ||
     pod.metadata.deletionTimestamp !== undefined;
-  const budget = free ? undefined : await budgetOf(parts, context, pod);
+  const budget = needsNoBudget ? undefined : await budgetOf(parts, context, pod);
   const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
   if (guarded) await takeDisruption(parts, context, { budget, pod, dryRun: options.dryRun });
   const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
@@ -125,9 +125,9 @@ async function evict(
 }
 
 /**
- * Sets the condition with the reason on the pod before the deletion. A pod that has changed since the caller read it is not
- * evicted. Resolves to the resource version that a precondition must now name, or to an empty string if the caller has no such
- * precondition.
+ * Sets the condition `DisruptionTarget` on the pod before the deletion, unless the pod does not meet the preconditions of the
+ * client, which the deletion then refuses. Resolves to the resource version that the precondition must now name, or to an empty
+ * string if the precondition does not change.
  */
 async function markDisrupted(
   store: Store,
@@ -177,6 +177,7 @@ function setDisrupted(pod: Pod, nowMs: number): void {
   pod.status = { ...pod.status, conditions: [...conditions.filter((one) => one !== before), condition] };
 }
 
+/** Resolves to the budget that selects the pod, or to `undefined` if none does. Rejects with a 500 if several do. */
 async function budgetOf(parts: EvictionParts, context: RequestContext, pod: Pod): Promise<Budget | undefined> {
   const { entries } = await listEntries(
     parts.budgets,
@@ -217,7 +218,10 @@ function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
   return currentHealthy >= desiredHealthy && desiredHealthy > 0;
 }
 
-/** Counts the eviction of the pod in the status of the budget. Rejects with a 429 if the budget allows none now. */
+/**
+ * Counts the eviction of the pod in the status of the budget. Rejects with a 429 if the budget allows none now or changes too
+ * often, and with a 403 for a status that allows none at all.
+ */
 async function takeDisruption(
   parts: EvictionParts,
   context: RequestContext,
@@ -288,6 +292,10 @@ function setExhausted(status: BudgetStatus, nowMs: number): void {
     before === undefined ? [...conditions, condition] : conditions.map((one) => (one === before ? condition : one));
 }
 
+/**
+ * Counts the eviction in `budget`. Throws a 429 if the budget allows none, or its controller has not processed its spec, and a
+ * 403 if the number of allowed disruptions is negative or too many evictions are in progress.
+ */
 function countDisruption(budget: Budget, pod: Pod, nowMs: number): void {
   const status = (budget.status ??= {});
   const { name = '' } = budget.metadata;

@@ -85,7 +85,10 @@ function addRequirements(
   }
 }
 
-/** Copies the profile of the deprecated annotation into the field. */
+/**
+ * Copies the AppArmor profiles of the deprecated annotations into the fields of containers that have none, and warns about the
+ * annotations. Pods for Windows have no profiles.
+ */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   if (pod.metadata.annotations === undefined || pod.spec?.os?.name === 'windows') return;
   const ofPod = pod.spec?.securityContext?.appArmorProfile;
@@ -148,7 +151,10 @@ const statusStrategy: UpdateStrategy<Pod> = {
   resetFields: [['spec'], ['metadata', 'deletionTimestamp'], ['metadata', 'ownerReferences']],
 };
 
-/** Restores every field except those that `take` copies. */
+/**
+ * Restores every field except those that `take` copies from the requested spec into the old one, and the metadata that the
+ * server itself maintains (resource version, generation, managed fields).
+ */
 function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) => void): void {
   const asked = pod.spec ?? {};
   const spec = structuredClone(old.spec ?? {});
@@ -174,7 +180,10 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
   validateUpdate: ephemeralContainerUpdateErrors,
 };
 
-/** Restores containers except for their resources. A list with other names stays as it is, and validation refuses it. */
+/**
+ * Restores containers except for their resources and resize policies. A list with other names stays as it is, and validation
+ * refuses it.
+ */
 function resized(asked: Container[] = [], old: readonly Container[] = []): Container[] {
   if (!hasSameNames(asked, old)) return asked;
   return old.map(({ resources: _resources, resizePolicy: _policy, ...container }, index) => {

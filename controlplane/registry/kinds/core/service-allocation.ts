@@ -48,7 +48,10 @@ export class ServiceAllocator {
     });
   }
 
-  /** Allocates what `service` needs beyond `old`. Throws a 422 if that is impossible. */
+  /**
+   * Allocates what `service` needs beyond `old`. Throws a 422 if a requested address or port cannot be allocated, and a 500 if
+   * a range is full, a requested health check port is not free, or a changed service has one node port twice.
+   */
   reserve(service: Service, old: Service | undefined): Reservation {
     const spec = (service.spec ??= {});
     if (old?.spec !== undefined) keepAllocated(spec, old.spec);
@@ -195,7 +198,7 @@ export class ServiceAllocator {
   }
 }
 
-/** Returns the first node port that a client requests for one of the protocols of a port. */
+/** Returns the first node port that a client requests for one of the protocols of a port, or 0 if it requests none. */
 function requestedPort(number: number, ports: readonly ServicePort[]): number {
   return ports.find(({ port, nodePort }) => port === number && (nodePort ?? 0) !== 0)?.nodePort ?? 0;
 }

@@ -86,14 +86,14 @@ export function initFamilies(
   cluster: readonly Family[],
 ): FieldError[] {
   if (spec.type === 'ExternalName' || staysPreferred({ spec }, old)) return [];
-  const open = isHeadless(spec) && Object.keys(spec.selector ?? {}).length === 0;
-  spec.ipFamilyPolicy ??= old?.ipFamilyPolicy ?? (open ? 'RequireDualStack' : 'SingleStack');
+  const isUnselected = isHeadless(spec) && Object.keys(spec.selector ?? {}).length === 0;
+  spec.ipFamilyPolicy ??= old?.ipFamilyPolicy ?? (isUnselected ? 'RequireDualStack' : 'SingleStack');
   const malformed = clusterAddressErrors(spec, old);
   if (malformed.length > 0) return malformed;
   const errors = [...reductionErrors(spec, old), ...singleStackErrors(spec), ...inferFamilies(spec, cluster)];
   if (errors.length > 0) return errors;
   const families = (spec.ipFamilies ??= []) as string[];
-  if (open) {
+  if (isUnselected) {
     // No address is set, so the families of the cluster do not matter.
     if (families.length === 0) families.push(cluster[0] ?? 'IPv4');
     if (families.length === 1 && spec.ipFamilyPolicy !== 'SingleStack') families.push(otherFamily(families[0]));

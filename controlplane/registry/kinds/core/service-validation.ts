@@ -279,8 +279,8 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
 const ONCE = 'may not change once set';
 
 /**
- * Validates a change of the cluster addresses. The first address is immutable. A second one may be added and, if the update
- * allows it, removed.
+ * Validates a change of the cluster addresses. The first address is immutable. A second one may be added, and removed with the
+ * policy `SingleStack`. Services without addresses of their own, before or after (`ExternalName`), may change all of them.
  */
 function addressChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];

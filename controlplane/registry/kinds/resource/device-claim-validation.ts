@@ -197,7 +197,7 @@ interface SharedDevice {
   shareID?: string | undefined;
 }
 
-/** Returns the form of kube-apiserver's errors. */
+/** Returns a device as kube-apiserver's errors show it. */
 function sharedDevice({ driver = '', pool = '', device = '', shareID = '' }: SharedDevice): object {
   return { Driver: driver, Pool: pool, Device: device, ShareID: shareID };
 }

@@ -49,7 +49,10 @@ export function poolErrors(field: string, pool: string): FieldError[] {
 /** Validates a DNS label. */
 export const labelErrors = (field: string, name: string): FieldError[] => invalidFor(field, name, dnsLabelErrors(name));
 
-/** Validates the name of an attribute or a capacity: `identifier` or `domain/identifier`. */
+/**
+ * Validates the name of an attribute or a capacity: `identifier` or `domain/identifier`. As in kube-apiserver, a name with
+ * several slashes has no errors.
+ */
 export function qualifiedErrors(field: string, name: string): FieldError[] {
   const [domain = '', identifier] = name.split('/');
   if (name.split('/').length > 2) return [];

@@ -56,7 +56,10 @@ function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext
   return index < 0 ? [] : adminLabelErrors(`spec.devices.requests[${index}].adminAccess`, namespace, options);
 }
 
-/** Refuses an allocation with admin access in such a namespace. What is already allocated stays. */
+/**
+ * Refuses a new allocation with admin access in a namespace whose labels do not allow it. A claim that already has such an
+ * allocation keeps it.
+ */
 function adminStatusErrors(object: ResourceClaim, old: ResourceClaim, options: KindOptions): FieldError[] {
   const granted = ({ status }: ResourceClaim): number =>
     (status?.allocation?.devices?.results ?? []).findIndex(({ adminAccess }) => adminAccess === true);
