@@ -11,7 +11,7 @@ type Conversion = Definition['spec']['conversion'];
 
 const bundleOf = (conversion: Conversion): string => conversion?.webhook?.clientConfig?.caBundle ?? '';
 
-/** Returns why the bundle of the conversion webhook is invalid; a missing bundle is no error. */
+/** Returns why the bundle of the conversion webhook is invalid, or `undefined` if it is valid or missing. */
 export function authorityBundleError(conversion: Conversion): string | undefined {
   const bundle = bundleOf(conversion);
   if (bundle === '') return undefined;

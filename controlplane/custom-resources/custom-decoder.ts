@@ -27,7 +27,10 @@ export function customDecoder(inner: Decoder): Decoder {
   };
 }
 
-/** Checks kind and version of a body, which are required there. */
+/**
+ * Checks kind and version of a body. Throws a 400 if the kind is missing or the version is another one, and a 422 for another
+ * kind, which only a body of a status may have. The wrapped decoder checks a Scale, and a body that is no object.
+ */
 function checkKind(value: unknown, expected: ExpectedKind): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   if (expected.group === 'autoscaling') return;
@@ -48,7 +51,10 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   if (found !== expected.kind && expected.isStatus !== true) throw otherKind(value as JsonObject, expected);
 }
 
-/** Checks kind and version of a patched object. They are validated as fields of the object if there are any. */
+/**
+ * Checks kind and version of a patched object. Throws a 422 if the kind is missing or one of them is invalid or another one,
+ * and a 500 if the version is missing. A patched status may have another kind or version.
+ */
 function checkPatchedKind(value: unknown, expected: ExpectedKind, shown: () => string): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   const object = value as JsonObject;

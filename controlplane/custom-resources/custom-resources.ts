@@ -214,6 +214,10 @@ export class CustomResources {
     for (const name of names) this.#changed(name);
   }
 
+  /**
+   * Serves the resource of a definition, unless it is already served in this shape. Does nothing if the definition takes the
+   * names of a built-in resource.
+   */
   async #serve(name: string, definition: Definition): Promise<void> {
     const { spec, metadata, status } = definition;
     if (takesBuiltIn(definition, this.#options.catalog.builtIn(spec.group))) return;
@@ -295,7 +299,10 @@ export class CustomResources {
       .finally(() => this.#cleaning.delete(name));
   }
 
-  /** Deletes all objects, then removes the finalizer, and then deletes the definition. */
+  /**
+   * Deletes all objects, then removes the finalizer, and then deletes the definition. Leaves a newer definition of the same
+   * name alone. Rejects if another server created objects meanwhile.
+   */
   async #deleteObjects(name: string, definition: Definition): Promise<void> {
     const { client, clock, signal, storage } = this.#options;
     const served = this.#served.get(name);
@@ -328,6 +335,7 @@ export class CustomResources {
     });
   }
 
+  /** Writes the condition `Terminating` of a definition, and tries again after each conflict. */
   async #condition(name: string, status: 'True' | 'False', reason: string, message: string): Promise<void> {
     const { client, clock } = this.#options;
     for (;;) {

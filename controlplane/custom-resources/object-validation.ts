@@ -85,7 +85,7 @@ export function* customObjectErrors(
 /** Objects with more values are validated in several turns of the event loop. */
 const MANY_VALUES = 5000;
 
-/** Stops counting above `most`. */
+/** Whether the value contains more than `most` values. Stops counting there. */
 function hasMoreValues(value: JsonValue | undefined, most: number): boolean {
   let left = most;
   const count = (one: JsonValue | undefined): boolean => {

@@ -12,7 +12,7 @@ interface Pruned {
   readonly unknown: readonly string[];
 }
 
-/** Starts at the root, where `apiVersion`, `kind` and `metadata` are always known. */
+/** Prunes a whole object, of which `apiVersion`, `kind` and `metadata` are always kept. */
 export function prune(object: JsonObject, schema: JsonSchema): Pruned {
   const unknown: string[] = [];
   const value = pruneObject(object, schema, { path: '', isResource: true }, unknown);

@@ -99,6 +99,10 @@ interface At extends Place {
 
 const OF_OBJECTS: ReadonlySet<string> = new Set(['metadata', 'kind', 'apiVersion']);
 
+/**
+ * Compiles the rules of a schema and of its parts, and adds their errors to `walk`. Returns `undefined` if there are no rules.
+ * Rules are not compiled inside of `allOf` and similar keywords, or if the schema has other errors.
+ */
 function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   const before = walk.errors.length;
   if (walk.judge !== undefined) walk.errors.push(...wordErrors(schema, at));
@@ -133,9 +137,9 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
     }
   }
   const inner = itemsOf(schema);
-  const apart = schema['x-kubernetes-list-type'] === 'map';
+  const isKeyed = schema['x-kubernetes-list-type'] === 'map';
   const items =
-    inner === undefined ? undefined : enter(inner, 'items', apart ? {} : { uncorrelated: at.uncorrelated ?? path });
+    inner === undefined ? undefined : enter(inner, 'items', isKeyed ? {} : { uncorrelated: at.uncorrelated ?? path });
   if (walk.judge !== undefined) walk.errors.push(...extensionErrors(schema, path));
   // Errors of this schema and of its parts come first, because they could cause errors in the rules.
   const skips = at.nested === true || walk.judge?.skipRules === true || walk.errors.length > before;
@@ -166,6 +170,7 @@ function goForm(text: RuleText): object {
   };
 }
 
+/** Compiles one rule, and adds its errors to `walk`. Returns `undefined` for an empty rule. */
 function ruleOf(
   text: RuleText,
   { type, schema }: { readonly type: RuleType; readonly schema: JsonSchema },

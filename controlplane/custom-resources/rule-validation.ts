@@ -131,6 +131,10 @@ function oldItem(
   return oldItems.find(old, keys, item);
 }
 
+/**
+ * Evaluates one rule. Returns its error if it fails, and `undefined` if it holds. If the rule cannot be evaluated, the error is
+ * added to `errors` instead. Throws `Stop` if the rule or all rules together cost too much.
+ */
 function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: Visit): FieldError | undefined {
   const { value, old, path } = judged;
   const self = celView(value, node.schema);

@@ -69,7 +69,10 @@ function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, emb
   }
 }
 
-/** Throws a `DecodeError` for a type or metadata that is not that of an object. Modifies `value`. */
+/**
+ * Decodes the metadata of an embedded object in place, and adds its unknown fields to `unknown`. Throws a `DecodeError` for an
+ * `apiVersion`, a `kind` or metadata of the wrong type.
+ */
 function conformResource(value: JsonObject, path: string, { metadata, unknown }: Embedding): void {
   for (const name of ['apiVersion', 'kind']) {
     const member = value[name];
@@ -88,7 +91,7 @@ function conformResource(value: JsonObject, path: string, { metadata, unknown }:
   }
 }
 
-/** Maps of Go are written in the order of their keys. */
+/** Creates the error of a member. An object is shown with sorted members, as Go writes maps. */
 const invalidMember = (path: string, value: JsonValue, why: string): DecodeError =>
   new DecodeError(invalid(path, isJsonObject(value) ? sorted(value) : value, why).toString());
 

@@ -37,7 +37,7 @@ export class ServedDefinitions {
     return this.#caches.get(`${resource}.${group}`);
   }
 
-  /** Returns what is served of one version of a resource. */
+  /** Returns what is served of one version of a resource, or `undefined` if the resource is no custom resource. */
   servedSet(info: ResourceInfo): ServedSet | undefined {
     return this.#byInfo.get(info);
   }
@@ -65,7 +65,7 @@ export class ServedDefinitions {
     return undefined;
   }
 
-  /** Returns the type of a version of a custom resource. */
+  /** Returns the type of a version of a custom resource, or `undefined` if it is not served. */
   structOf({ group, version, kind }: GroupVersionKind): StructType | undefined {
     for (const sets of this.#byName.values()) {
       const set = sets.find(({ info }) => info.group === group && info.version === version && info.kind === kind);

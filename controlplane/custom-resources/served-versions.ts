@@ -48,7 +48,7 @@ const VERBS = ['delete', 'deletecollection', 'get', 'list', 'patch', 'create', '
 const SUB_VERBS = ['get', 'patch', 'update'];
 const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
 
-/** Returns the schema of a version, or an empty one if it has none. */
+/** Returns the schema of a version, or one that preserves all fields if it has none. */
 const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
 
 /** Returns the schemas of all versions, served or not. */
@@ -125,8 +125,9 @@ function servedVersion(
 }
 
 /**
- * Returns the versions in which other owners wrote fields. Without a webhook (`convertTo`), only the name of the version
- * changes.
+ * Returns the function that finds the version in which another owner of fields wrote: `refused` if the definition does not
+ * have it, and `undefined` if it is the version `own`. Without a webhook (`convertTo`), a conversion changes only the name of
+ * the version.
  */
 export function otherVersions(
   definition: Definition,

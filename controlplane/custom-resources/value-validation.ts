@@ -27,7 +27,10 @@ import { isWhole, numberErrors } from './number-validation.ts';
 import { itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { spendSteps, withinBudget } from '../../api/meta/validation-effort.ts';
 
-/** Returns the errors of a value. `path` is its path, or `''` for the root of an object. */
+/**
+ * Returns the errors of a value. `path` is its path, or `''` for the root of an object. If the validation takes too long, its
+ * only error says so.
+ */
 export function validateValue(value: JsonValue, schema: JsonSchema, path: string): FieldError[] {
   return withinBudget(() => errorsOf(value, schema, { path, isResource: false }));
 }
@@ -291,15 +294,12 @@ function checkList(list: readonly JsonValue[], schema: JsonSchema, path: string,
   if (minItems !== undefined && list.length < minItems) {
     errors.push(invalid(path, list.length, `${path} in body should have at least ${minItems} items`));
   }
-  if (maxItems !== undefined && list.length > maxItems) errors.push(manyItems(path, list.length, maxItems));
+  if (maxItems !== undefined && list.length > maxItems) errors.push(tooMany(path, list.length, maxItems));
   if (uniqueItems === true && new Set(list.map(canonicalJson)).size < list.length) {
     errors.push(invalid(path, '', `${path} in body shouldn't contain duplicates`));
   }
   return matches;
 }
-
-/** Creates errors such as `Too many: 3: must have at most 2 items`. */
-const manyItems = tooMany;
 
 function checkObject(object: JsonObject, schema: JsonSchema, at: Place, errors: FieldError[]): number {
   const { path, isResource } = at;

@@ -7,15 +7,16 @@ import { applyDefaultsToStored, dropNulls } from './defaulting.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
-/** The version name stands in `apiVersion`, after the group. */
+/** A version of a definition. Its name is the part of `apiVersion` after the group. */
 export interface VersionSchema {
   readonly name: string;
   readonly schema: JsonSchema;
 }
 
 /**
- * Returns the conversion of definitions without a webhook. The stored object gets the defaults of the stored version,
- * including those that were added later, and is pruned by its schema.
+ * Returns the conversion of definitions without a webhook. A stored object that is read gets the defaults of the stored
+ * version, including those that were added later, and is pruned by the schema of the served version. A written object is
+ * pruned by the schema of the stored version.
  */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
   const same = stored.name === served.name;
@@ -40,7 +41,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
       const members = object as unknown as JsonObject;
       applyDefaultsToStored(members, stored.schema);
       dropNulls(members, stored.schema);
-      return fitted(object, served.schema === stored.schema ? { ...served, schema: stored.schema } : served);
+      return fitted(object, served);
     },
     isServed: (object) =>
       same &&

@@ -156,14 +156,17 @@ function unversioned(object: KubeObject): KubeObject {
   return { ...object, metadata };
 }
 
-/** Modifies nothing that the webhook did not send. */
+/** Returns a converted object without the fields that the schema does not have and the nulls that it does not allow. */
 function fitted(converted: KubeObject, schema: JsonSchema): KubeObject {
   const { value } = prune(converted as unknown as JsonObject, schema);
   dropNulls(value, schema);
   return value as unknown as KubeObject;
 }
 
-/** Merges the response into the object. The identity of the object does not change. */
+/**
+ * Merges one converted object of the response into the object. Throws a 500 if the response has another version, kind, name,
+ * namespace or UID, or invalid labels or annotations.
+ */
 function taken(
   object: KubeObject,
   next: KubeObject,
