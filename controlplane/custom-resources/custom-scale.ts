@@ -5,6 +5,7 @@ import { goType, goValue } from '../../api/meta/go-text.ts';
 import { defineMember } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
 import { newScale, type Scale, type ScaleView } from '../registry/scale-view.ts';
 import type { ScaleSubresource } from './definition.ts';
@@ -53,11 +54,12 @@ function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number
   });
 }
 
+/** Sets the value at a path of names. Creates the objects on the path that are missing. */
 function setAt(object: JsonObject, path: string, value: JsonValue): void {
   const names = path.split('.').slice(1);
   let inner = object;
   for (const name of names.slice(0, -1)) {
-    let next = inner[name];
+    let next = ownMember(inner, name);
     if (!isJsonObject(next)) {
       next = {};
       defineMember(inner, name, next);
@@ -101,7 +103,7 @@ function nested(object: KubeObject, path: string, type: 'int64' | 'string'): Jso
   for (const [at, name] of names.entries()) {
     if (value === null) return undefined;
     if (!isJsonObject(value)) return wrong(`.${names.slice(0, at + 1).join('.')}`, value, 'map[string]interface{}');
-    const member = value[name];
+    const member = ownMember(value, name);
     if (member === undefined) return undefined;
     value = member;
   }

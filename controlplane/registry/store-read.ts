@@ -5,6 +5,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { pathSegmentErrors } from '../../api/meta/names.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { selectionOf, type Selection } from '../storage/selection.ts';
@@ -214,7 +215,7 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
     if (field === 'metadata.name') continue;
     // Kinds without selectable fields accept the namespace even if they have none.
     if (field === 'metadata.namespace' && (store.info.namespaced || selectableFields === undefined)) continue;
-    if (selectableFields?.[field] !== undefined) continue;
+    if (ownMember(selectableFields, field) !== undefined) continue;
     if (store.strategy.unsupportedField !== undefined) throw newBadRequest(store.strategy.unsupportedField(field));
     if (selectableFields !== undefined) throw newBadRequest(`field label not supported: ${field}`);
     throw newBadRequest(

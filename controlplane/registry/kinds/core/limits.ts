@@ -15,6 +15,7 @@ import {
 import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
 import { duplicate, type FieldError, forbidden, invalid, required } from '../../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { ownMember, setMember } from '../../../../api/meta/own-member.ts';
 import { compareQuantities, parseQuantity, quotient } from '../../../../api/meta/quantity.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { quotaColumns } from './quota-columns.ts';
@@ -27,7 +28,8 @@ type Limit = NonNullable<NonNullable<NonNullable<LimitRange['spec']>['limits']>[
 
 function fill(into: Quantities | undefined, from: Quantities | undefined): Record<string, string> {
   const filled = { ...(into as Record<string, string> | undefined) };
-  for (const [name, value] of Object.entries(from ?? {})) if (value !== undefined) filled[name] ??= value;
+  for (const [name, value] of Object.entries(from ?? {}))
+    if (value !== undefined && ownMember(filled, name) === undefined) setMember(filled, name, value);
   return filled;
 }
 
@@ -93,7 +95,7 @@ function limitErrors(limit: Limit, at: string): FieldError[] {
  */
 function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   const errors: FieldError[] = [];
-  const read = (list: Quantities | undefined): string | undefined => list?.[name];
+  const read = (list: Quantities | undefined): string | undefined => ownMember(list, name);
   const min = read(limit.min);
   const max = read(limit.max);
   const request = read(limit.defaultRequest);

@@ -219,8 +219,8 @@ function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
 }
 
 /**
- * Counts the eviction of the pod in the status of the budget. Rejects with a 429 if the budget allows none now or changes too
- * often, and with a 403 for a status that allows none at all.
+ * Counts the eviction of the pod in the status of the stored budget. Rejects with the errors of `countDisruption`, and with a
+ * 429 if the budget changes meanwhile.
  */
 async function takeDisruption(
   parts: EvictionParts,

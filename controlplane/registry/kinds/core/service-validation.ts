@@ -280,7 +280,8 @@ const ONCE = 'may not change once set';
 
 /**
  * Validates a change of the cluster addresses. The first address is immutable. A second one may be added, and removed with the
- * policy `SingleStack`. Services without addresses of their own, before or after (`ExternalName`), may change all of them.
+ * policy `SingleStack`. There is nothing to compare if the service is headless before and after, or if its type is or was
+ * `ExternalName`.
  */
 function addressChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { customScale } from '../../../../controlplane/custom-resources/custom-scale.ts';
+import { customScale, validateScaleFields } from '../../../../controlplane/custom-resources/custom-scale.ts';
 import { printerColumns } from '../../../../controlplane/custom-resources/printer-columns.ts';
 
 const thing = (members: object): KubeObject => ({
@@ -24,6 +24,18 @@ test('an object without a number of replicas has no scale to read, but can be gi
   view.setReplicas(bare, 3);
   assert.deepEqual(bare['spec'], { size: 3 });
   assert.equal(view.scaleOf(bare).spec?.replicas, 3);
+});
+
+test('the replicas of a Scale at a path of inherited names become members of the object alone', () => {
+  const path = '.spec.__proto__.polluted';
+  const object = thing({ spec: {} });
+  customScale({ specReplicasPath: path, statusReplicasPath: '.status.size' }).setReplicas(object, 3);
+  const inherited = (Object.prototype as { polluted?: unknown }).polluted;
+  delete (Object.prototype as { polluted?: unknown }).polluted;
+  assert.equal(inherited, undefined);
+  assert.equal(JSON.stringify(object['spec']), '{"__proto__":{"polluted":3}}');
+  const paths = { specReplicasPath: '.spec.constructor', statusReplicasPath: '.status.toString.length' };
+  assert.deepEqual(validateScaleFields(thing({ spec: {}, status: {} }), paths), []);
 });
 
 test('a column of dates shows what is a time, and says what is none', () => {

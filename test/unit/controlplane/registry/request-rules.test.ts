@@ -33,6 +33,14 @@ test('replica sets cannot be selected by their number of replicas', async () => 
   await fixture.list('v1/replicationcontrollers', { fields: 'status.replicas=0' });
 });
 
+test('objects cannot be selected by fields that every JavaScript object inherits', async () => {
+  for (const field of ['toString', 'constructor', '__proto__'])
+    await assert.rejects(fixture.list('v1/pods', { fields: `${field}=x` }), {
+      code: 400,
+      message: `field label not supported: ${field}`,
+    });
+});
+
 test('a patch may take the kind away, as the path implies it', async () => {
   await fixture.create('v1/configmaps', configMap('patched'));
   const body = { kind: null, data: { z: '1' } };

@@ -31,6 +31,15 @@ test('selectors of scopes that exclude each other are refused with the other lis
   ]);
 });
 
+test('a limit of a resource that has the name of an inherited member is refused like any other', () => {
+  for (const name of ['constructor', '__proto__']) {
+    const max = JSON.parse(`{"${name}": "1"}`) as object;
+    const { errors } = ranges.create({ spec: { limits: [{ type: 'Pod', max, min: { cpu: '1' } }] } });
+    assert.match(errors.join(), /must be a standard resource for containers|name part must consist of/, name);
+    assert.doesNotThrow(() => ranges.create({ spec: { limits: [{ type: 'Container', max, min: { cpu: '1' } }] } }));
+  }
+});
+
 test('a limit is of a known type, and devices are requested as they are limited', () => {
   const { errors } = ranges.create({
     spec: {
