@@ -49,7 +49,8 @@ export type VersionLookup = (apiVersion: string) => OtherVersion | 'unknown' | '
 /** The managed fields of one kind in one version. */
 export interface FieldManagement {
   /**
-   * Returns `object` with the managed fields of this write. `live` is the stored object, which is not modified. Never throws.
+   * Returns `object` with the managed fields of this write. `live` is the stored object, which is not modified. If ownership
+   * cannot be computed, the object loses its managed fields.
    */
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
   /** Does the same as `update`, but yields to the event loop between its steps. For large objects. */

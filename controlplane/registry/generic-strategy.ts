@@ -7,7 +7,7 @@ import type { StructType } from '../../api/schema/schema.ts';
 import { equalFields } from '../../api/schema/semantic-equality.ts';
 import type { Strategy, UpdateStrategy } from './strategy.ts';
 
-/** Restores fields that the endpoint must not change. Absent fields stay absent. */
+/** Restores a field that the endpoint must not change. Removes it if the old object does not have it. */
 export function restore(object: KubeObject, old: KubeObject, field: string): void {
   if (old[field] === undefined) delete object[field];
   else object[field] = old[field];

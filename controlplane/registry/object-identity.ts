@@ -1,6 +1,7 @@
 /**
- * Sets the metadata that only the server sets: UID, creation time and resourceVersion. Also checks that a body names the object
- * and the namespace of its path. The generic store calls it before and after decoding.
+ * Sets the metadata that only the server sets (UID and creation time), and reads the resourceVersion. Also checks that a body
+ * names the object and the namespace of its path. The endpoints call it on decoded bodies, and the generic store on the objects
+ * that it writes.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';

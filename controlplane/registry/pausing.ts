@@ -23,7 +23,7 @@ export function* waitFor<Result>(promise: Promise<Result>): Pausing<Result> {
   return result.value;
 }
 
-/** Yields to the event loop at each pause. */
+/** Yields to the event loop at each pause. Returns the result itself, and no promise, if the work does not pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {
   const step = work.next();
   return step.done === true ? step.value : rest(work, step.value);

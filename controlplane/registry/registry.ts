@@ -209,7 +209,7 @@ const ALWAYS_STORED: ReadonlySet<string> = new Set([
 
 /**
  * Returns the stored version of each resource: the first of its group in the order of discovery, which is the most stable one.
- * Kinds without a served version are left out.
+ * Kinds without a served version are left out, except for those of `ALWAYS_STORED`.
  */
 function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[] {
   const found = new Map<string, ResourceInfo>();

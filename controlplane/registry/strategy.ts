@@ -3,9 +3,9 @@
  * everything that all kinds share (names, UID, resourceVersion, finalizers, admission, managed fields).
  *
  * Functions get objects in the stored version, already decoded and defaulted by the schema table. Those of a custom resource
- * that a webhook converts are in the version of the request. Functions whose name says so may modify `object`. `old` is shared
- * with the cache and is never modified. Validation returns all errors and never throws. The comment of a member describes the
- * default for kinds that omit it.
+ * that a webhook converts are in the version of the request. `applyDefaults`, `reserve`, `canonicalise`, `markTerminating` and
+ * those that prepare may modify `object`. `old` is shared with the cache and is never modified. Validation returns all errors
+ * and never throws. The comment of a member describes the default for kinds that omit it.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';

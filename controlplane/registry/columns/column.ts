@@ -56,7 +56,7 @@ export function orNone(text: string | undefined): string {
   return text === undefined || text === '' ? '<none>' : text;
 }
 
-/** Formats labels as `a=b,c=d` in the order of the keys. */
+/** Formats labels as `a=b,c=d` in the order of the keys, and no labels as `<none>`. */
 export function formatLabels(labels: Readonly<Record<string, string>> | undefined): string {
   const pairs = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
   return pairs.length === 0 ? '<none>' : pairs.sort().join(',');
