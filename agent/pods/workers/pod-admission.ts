@@ -7,6 +7,7 @@ import type { NodeObject } from '../../model/node.ts';
 import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
+import { toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { preemptionVictims } from './critical-preemption.ts';
 import { type Misfit, misfits } from './node-fit.ts';
 import { MEMORY_PRESSURE_TAINT, OS_LABEL } from '../../../api/meta/well-known-labels.ts';
@@ -21,7 +22,7 @@ export interface Refusal {
 export type Verdict =
   | { readonly kind: 'admit' }
   | { readonly kind: 'refuse'; readonly refusal: Refusal }
-  /** The pod fits after the victims have terminated, which hold too much of the resource. */
+  /** The pod fits after the victims have terminated. `resource` is the first one of which too little is free. */
   | { readonly kind: 'preempt'; readonly victims: readonly Pod[]; readonly resource: string };
 
 /** Decides about pods one at a time, in the order of their arrival. */
@@ -76,8 +77,8 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
 }
 
 /**
- * Counts devices that pods have as allocatable. After a restart, no device is until its plugin has registered again, and pods
- * with devices must not be rejected in the meantime.
+ * Counts devices that pods have as allocatable. After a restart, no device is allocatable until its plugin has registered
+ * again, and pods with devices must not be rejected in the meantime.
  */
 function withDevices(node: NodeObject, allocated: ReadonlyMap<string, number> = new Map()): NodeObject {
   const allocatable: Record<string, string> = { ...(node.status?.allocatable as Record<string, string> | undefined) };
@@ -161,26 +162,32 @@ function appArmor({ spec, status }: Pod, options: AdmissionOptions): Refusal | u
   if ((status?.phase ?? 'Pending') !== 'Pending') return undefined;
   const containers = [...spec.containers, ...(spec.initContainers ?? [])];
   const profiles = [spec.securityContext, ...containers.map((container) => container.securityContext)];
-  const isAsked = profiles.some(
+  const hasProfile = profiles.some(
     (context) => context?.appArmorProfile !== undefined && context.appArmorProfile.type !== 'Unconfined',
   );
-  if (!isAsked || options.appArmor()) return undefined;
+  if (!hasProfile || options.appArmor()) return undefined;
   return { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
 }
 
+const PRESSURES = [
+  ['memory', 'MemoryPressure'],
+  ['disk', 'DiskPressure'],
+  ['pid', 'PIDPressure'],
+] as const;
+
+/**
+ * Refuses a pod while the node is short of memory, disk space or process ids. Critical pods are not refused. Memory pressure
+ * alone refuses only BestEffort pods that do not tolerate its taint.
+ */
 function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | undefined {
   if (isCriticalPod(pod)) return undefined;
-  const evicted = (conditions: string): Refusal => ({
-    reason: 'Evicted',
-    message: `The node had condition: [${conditions}]. `,
-  });
-  if (pressure('disk')) return evicted('DiskPressure');
-  if (pressure('pid')) return evicted('PIDPressure');
+  const conditions = PRESSURES.filter(([kind]) => pressure(kind)).map(([, condition]) => condition);
+  if (conditions.length === 0) return undefined;
+  const taint = { key: MEMORY_PRESSURE_TAINT, effect: 'NoSchedule' };
   if (
-    pressure('memory') &&
-    qosClass(pod) === 'BestEffort' &&
-    !(pod.spec.tolerations ?? []).some((toleration) => toleration.key === MEMORY_PRESSURE_TAINT)
+    conditions.every((condition) => condition === 'MemoryPressure') &&
+    (qosClass(pod) !== 'BestEffort' || toleratesTaint(pod.spec.tolerations ?? [], taint))
   )
-    return evicted('MemoryPressure');
-  return undefined;
+    return undefined;
+  return { reason: 'Evicted', message: `The node had condition: [${conditions.join(' ')}]. ` };
 }

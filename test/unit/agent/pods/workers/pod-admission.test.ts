@@ -20,12 +20,12 @@ function podOf(spec: object = {}, metadata: object = {}): Pod {
 interface Host {
   readonly appArmor?: boolean;
   readonly features?: object;
-  readonly pressure?: 'memory' | 'disk' | 'pid';
+  readonly pressure?: readonly ('memory' | 'disk' | 'pid')[];
   readonly others?: readonly Pod[];
   readonly taints?: readonly object[];
 }
 
-function refusal(pod: Pod, { appArmor = false, features, pressure, others = [], taints }: Host = {}): string {
+function refusal(pod: Pod, { appArmor = false, features, pressure = [], others = [], taints }: Host = {}): string {
   const admission = createPodAdmission({
     node: () =>
       ({
@@ -34,7 +34,7 @@ function refusal(pod: Pod, { appArmor = false, features, pressure, others = [], 
         status: { ...node.status, ...(features === undefined ? {} : { features }) },
       }) as NodeObject,
     allowedUnsafeSysctls: ['net.core.somaxconn', 'kernel.msg*'],
-    pressure: (kind) => kind === pressure,
+    pressure: (kind) => pressure.includes(kind),
     appArmor: () => appArmor,
   });
   const early = admission.refusal(pod);
@@ -196,15 +196,33 @@ describe('a node takes a pod', () => {
     [
       'of the best effort under pressure',
       podOf(),
-      { pressure: 'memory' },
+      { pressure: ['memory'] },
       'Evicted: The node had condition: [MemoryPressure]. ',
     ],
-    ['with requests under that pressure', podOf(requests('1')), { pressure: 'memory' }, 'taken'],
+    ['with requests under that pressure', podOf(requests('1')), { pressure: ['memory'] }, 'taken'],
+    [
+      'of the best effort that tolerates every taint, under memory pressure',
+      podOf({ tolerations: [{ operator: 'Exists' }] }),
+      { pressure: ['memory'] },
+      'taken',
+    ],
+    [
+      'of the best effort that tolerates the taint of memory pressure with another effect',
+      podOf({ tolerations: [{ key: 'node.kubernetes.io/memory-pressure', operator: 'Exists', effect: 'NoExecute' }] }),
+      { pressure: ['memory'] },
+      'Evicted: The node had condition: [MemoryPressure]. ',
+    ],
     [
       'when its disk is full',
       podOf(requests('1')),
-      { pressure: 'disk' },
+      { pressure: ['disk'] },
       'Evicted: The node had condition: [DiskPressure]. ',
+    ],
+    [
+      'that tolerates every taint, under pressure of memory and disk',
+      podOf({ tolerations: [{ operator: 'Exists' }] }),
+      { pressure: ['memory', 'disk'] },
+      'Evicted: The node had condition: [MemoryPressure DiskPressure]. ',
     ],
     [
       'that is critical, on a full node',
@@ -248,7 +266,7 @@ describe('a node takes a pod', () => {
       {},
       "OutOfcpu: Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000",
     ],
-    ['that must run when its disk is full', podOf({ priority: 2_000_000_000 }), { pressure: 'disk' }, 'taken'],
+    ['that must run when its disk is full', podOf({ priority: 2_000_000_000 }), { pressure: ['disk'] }, 'taken'],
   ] as const) {
     if (typeof expected !== 'string') it(what, () => assert.match(refusal(pod, host), expected));
     else it(`${what}: ${expected.split(':')[0] ?? ''}`, () => assert.equal(refusal(pod, host), expected));
