@@ -125,12 +125,12 @@ export class EvictionManager {
     return this.#reclaim(urgent, due, host, observedAtMs);
   }
 
-  /** Measures the host and its pods, and returns what the manager would do. Nothing is evicted. */
+  /** Measures the host and its pods, and returns what the manager would do. Evicts nothing. Rejects if a measurement fails. */
   async explain(supposed: SupposedPressure): Promise<EvictionReport> {
     const host = await this.#deps.observe();
     const [usage, storage] = await Promise.all([this.#deps.usage(2_000), this.#deps.storage(STORAGE_AGE_MS)]);
     return explainEviction({
-      settings: this.#deps.settings,
+      thresholds: this.#thresholdsOf(layoutOf(host.storage)),
       state: this.#state,
       host,
       usage,
@@ -141,6 +141,10 @@ export class EvictionManager {
     });
   }
 
+  /**
+   * Acts on the most urgent threshold: reclaims resources of the node, and if that does not suffice, evicts the first pod of
+   * the ranking. Returns whether it evicted one.
+   */
   async #reclaim(
     urgent: Threshold,
     due: readonly Threshold[],
@@ -218,6 +222,7 @@ export class EvictionManager {
     return thresholdsMet(this.#thresholdsOf(layoutOf(storage)), observations, { withReclaim: true }).length === 0;
   }
 
+  /** Evicts every pod that exceeds a limit of its own storage. Returns whether there was one. */
   async #enforceStorageLimits(host: HostObservations): Promise<boolean> {
     const limited = this.#deps.activePods().filter(hasStorageLimits);
     if (limited.length === 0) return false;

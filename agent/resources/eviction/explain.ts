@@ -14,7 +14,6 @@ import {
   amountOf,
   byUrgency,
   conditionOf,
-  type EvictionSettings,
   formatAmount,
   formatValue,
   isMet,
@@ -68,7 +67,8 @@ export interface EvictionReport {
 }
 
 interface ExplainInput {
-  readonly settings: EvictionSettings;
+  /** The thresholds that the manager compares with: those of the flags, and those of the filesystem of writable layers. */
+  readonly thresholds: readonly Threshold[];
   readonly state: PressureState;
   readonly host: HostObservations;
   readonly usage: UsageSnapshot;
@@ -80,7 +80,7 @@ interface ExplainInput {
 
 /** Computes the report from one observation. It ranks the pods as the eviction manager does. */
 export function explainEviction(input: ExplainInput): EvictionReport {
-  const { settings, state, host, supposed } = input;
+  const { thresholds, state, host, supposed } = input;
   const { observations } = host;
   const signals = [...observations].map(([signal, { available, capacity }]) => {
     const resource = resourceOf(signal);
@@ -88,7 +88,7 @@ export function explainEviction(input: ExplainInput): EvictionReport {
       signal,
       available: formatAmount(resource, available),
       capacity: formatAmount(resource, capacity),
-      thresholds: settings.thresholds
+      thresholds: thresholds
         .filter((threshold) => threshold.signal === signal)
         .map((threshold) => {
           const since = state.firstMetAtMs.get(threshold);
@@ -139,7 +139,7 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
   return rankPods(input.pods, consumption.of, resource).map((ranked) => {
     const verdict = ranked.spared ? ('spared' as const) : chosen ? ('later' as const) : ('first' as const);
     if (!ranked.spared) chosen = true;
-    const crossed: readonly Threshold[] = input.settings.thresholds.filter((threshold) => threshold.signal === signal);
+    const crossed: readonly Threshold[] = input.thresholds.filter((threshold) => threshold.signal === signal);
     return {
       pod: `${ranked.pod.metadata.namespace}/${ranked.pod.metadata.name}`,
       verdict,

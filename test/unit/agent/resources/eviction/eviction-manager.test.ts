@@ -331,6 +331,17 @@ describe('the eviction manager', () => {
     assert.deepEqual(it_.done, []);
   });
 
+  it('explains the thresholds of writable layers by the filesystem that holds the layers', async () => {
+    const it_ = world({ 'nodefs.available': '10%' });
+    it_.observations.set('containerfs.available', { available: 50, capacity: 1000 });
+    it_.pods.push(pod({ name: 'a' }));
+    const report = await it_.manager.explain({ signal: 'containerfs.available' });
+    assert.deepEqual(report.signals[0]?.thresholds, [
+      { value: '10%', quantity: '100', kind: 'hard', gracePeriodSeconds: 0, met: true },
+    ]);
+    assert.match(report.ranking[0]?.message ?? '', /Threshold quantity: 100, available: 50\. /);
+  });
+
   it('explains that no pod is evicted while no resource is short', async () => {
     const it_ = world({ 'memory.available': '100Mi' });
     it_.observations.set('memory.available', { available: 500 * MI, capacity: 1000 * MI });
