@@ -1,9 +1,9 @@
 /**
  * Housekeeping: every two seconds, starts desired pods that have no worker, forgets finished pods and removes what they left
- * behind in the other parts of the agent. Every minute, and after a pod has been forgotten, it also terminates orphaned pods
- * and removes dead containers, volumes and cgroups.
+ * behind in the other parts of the agent. Every minute, after a pod has been forgotten, and while cgroups of orphaned pods are
+ * left, it also terminates orphaned pods and removes dead containers, volumes and cgroups.
  *
- * Nothing is removed before every source has sent its pods, except what pods that are known leave behind.
+ * Before every source has sent its pods, only dead containers and sandboxes beyond those to keep are removed.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -100,7 +100,10 @@ export class Housekeeping {
     this.#areCgroupsLeft = await cgroups.cleanOrphans(() => table.known());
   }
 
-  /** Forgets finished pods. Does not await, so that the set of desired pods stays valid. */
+  /**
+   * Starts desired pods without a worker, forgets finished pods, and wakes pods whose resize is deferred. Returns whether a pod
+   * was forgotten. Does not await, so that the set of desired pods stays valid.
+   */
   #forget(): { readonly hasForgotten: boolean } {
     const { allocations, clock, desired, probes, statuses, table, workers } = this.#options;
     const wanted = new Set(desired.list().map((pod) => pod.metadata.uid));
@@ -119,7 +122,10 @@ export class Housekeeping {
     return { hasForgotten: forgotten.length > 0 };
   }
 
-  /** Starts desired pods whose worker finished after they were removed: their static manifest was added again. */
+  /**
+   * Admits desired pods that have no worker, because their static manifest was removed and added again. Skips pods that are
+   * under admission, have terminated or were rejected.
+   */
   #restart(): void {
     const { desired, observe, statuses, syncLoop, table, workers } = this.#options;
     for (const pod of desired.list()) {
@@ -131,7 +137,7 @@ export class Housekeeping {
     }
   }
 
-  /** Removes dead containers, and reports a failure as an event of the node. */
+  /** Removes dead containers. Records a failure as an event of the node, and rejects with it. */
   async #collect(): Promise<void> {
     try {
       await this.collectContainers();

@@ -9,12 +9,15 @@ import { loadSchema } from '../../api/schema/table.ts';
 import type { Pod } from '../model/pod.ts';
 import type { PodReader } from '../sources/static-pod.ts';
 
-/** Loads the schema once. Reading has no effect besides its result. */
+/** Creates the reader, and loads the schema of pods once. Throws if the schema has no pods, which is a bug. */
 export function createPodReader(): PodReader {
   const struct = loadSchema().kind('', 'v1', 'Pod');
   if (struct === undefined) throw new Error('the schema has no pods');
   return {
-    /** Throws an error that names the path if a value has the wrong type. */
+    /**
+     * Returns the pod with defaults, with a warning for each unknown field and the errors of the validation. Throws an error
+     * that names the path if a value has the wrong type.
+     */
     read(value) {
       const decoded = decodeStruct(struct, value);
       applyTableDefaults(struct, decoded.value);
@@ -27,6 +30,9 @@ export function createPodReader(): PodReader {
   };
 }
 
+const UID_RULE =
+  'must consist of letters, digits, dots, dashes and underscores, begin with a letter or digit, and have at most 63 characters';
+
 /** Validates names and uid, because the agent's directories are named after them: none may lead out of its directory. */
 function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError[] {
   const path = 'metadata.name';
@@ -37,8 +43,6 @@ function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError
   return [
     ...named,
     ...dnsLabelErrors(namespace).map((problem) => invalid('metadata.namespace', namespace, problem)),
-    ...(uid === '' || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(uid)
-      ? []
-      : [invalid('metadata.uid', uid, 'must consist of letters, digits, dots and dashes')]),
+    ...(uid === '' || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(uid) ? [] : [invalid('metadata.uid', uid, UID_RULE)]),
   ];
 }

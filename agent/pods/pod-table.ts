@@ -35,18 +35,25 @@ export class PodTable {
     return this.#options.desired.list().map((pod) => this.#withStatus(pod));
   }
 
+  /** Returns the desired pod of this name with its current status, or `undefined` if there is none. */
   byName(namespace: string, name: string): Pod | undefined {
     const pod = this.#options.desired.byName(namespace, name);
     return pod === undefined ? undefined : this.#withStatus(pod);
   }
 
-  /** Finds a desired pod by its uid, or a static pod by the uid of its mirror pod. */
+  /**
+   * Returns the desired pod with this uid, or the static pod whose mirror pod has it, with its current status. Returns
+   * `undefined` if there is none.
+   */
   byUid(uid: string): Pod | undefined {
     const pod = this.#options.desired.byAnyUid(uid);
     return pod === undefined ? undefined : this.#withStatus(pod);
   }
 
-  /** Returns the desired pods that use resources of the node: those under admission, and those that have not terminated. */
+  /**
+   * Returns the desired pods that use resources of the node: those under admission, and those that have an unfinished worker
+   * and whose phase is not final.
+   */
   active(): readonly Pod[] {
     return this.#options.desired
       .list()
@@ -88,17 +95,17 @@ export class PodTable {
     this.#admitting.set(pod.metadata.uid, pod);
   }
 
-  /** Stores the newest form of a pod under admission. */
+  /** Stores the newest form of a pod under admission; `undefined` if the pod was removed. */
   updateAdmission(uid: string, newest: Pod | undefined): void {
     this.#admitting.set(uid, newest);
   }
 
-  /** Returns the newest form of a pod under admission, or `undefined` if it was removed. */
+  /** Returns the newest form of a pod under admission, or `undefined` if it was removed or is not under admission. */
   admitted(uid: string): Pod | undefined {
     return this.#admitting.get(uid);
   }
 
-  /** Returns the newest form of the pod, or `undefined` if it was removed. */
+  /** Ends the admission. Returns the newest form of the pod, or `undefined` if it was removed or was not under admission. */
   endAdmission(uid: string): Pod | undefined {
     const newest = this.admitted(uid);
     this.#admitting.delete(uid);

@@ -23,7 +23,7 @@ import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 interface ResourceAdmission {
   /** Returns `undefined` if the pod requests no such resource. */
   admit(pod: Pod): Promise<Refusal | undefined> | undefined;
-  /** Releases the resources of a pod that has terminated. */
+  /** Releases the resources of a pod that was rejected, or removed before it started. */
   release(podUid: string): void;
 }
 
@@ -107,7 +107,7 @@ export class SyncLoop {
 
   /**
    * Handles a change of a mirror pod: wakes the worker of its static pod, which keeps the mirror pod as desired, and lets the
-   * status manager compare its status.
+   * status manager compare its status. Deletes a mirror pod that has no static pod.
    */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
@@ -118,9 +118,9 @@ export class SyncLoop {
   }
 
   /**
-   * Admits the pod and starts its worker, or rejects the pod. As in the kubelet, a pod that ran before the agent started is
-   * rejected if the node would not take it now, and exclusive resources are allocated before the node's other resources are
-   * checked.
+   * Admits the pod and starts its worker, or rejects the pod. A pod whose phase is final gets a worker without a decision. As
+   * in the kubelet, a pod that ran before the agent started is rejected if the node would not take it now, and exclusive
+   * resources are allocated before the node's other resources are checked.
    */
   admit(pod: Pod): void {
     const { admission, resources, workers } = this.#options;
@@ -198,8 +198,8 @@ export class SyncLoop {
   }
 
   /**
-   * Rejects a pod with the reason of the refusal. A pod that has run since before the agent's start terminates with its own
-   * grace period, as in the kubelet.
+   * Rejects a pod with the reason of the refusal, and ends its admission. A pod that has run since before the agent's start
+   * terminates with its own grace period, as in the kubelet. The resources of any other pod are released at once.
    */
   #reject(pod: Pod, refusal: Refusal): void {
     const { resources, startups, sync, table, workers } = this.#options;
@@ -221,7 +221,10 @@ export class SyncLoop {
     await this.#options.workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
   }
 
-  /** Deletes a mirror pod whose static pod is gone, once no container of the static pod runs. Housekeeping retries it. */
+  /**
+   * Deletes a mirror pod whose static pod is gone. Does nothing while a source has not sent its pods or a container of the
+   * static pod may run, and logs a failure. Housekeeping calls it again.
+   */
   async deleteMirror(mirror: Pod): Promise<void> {
     const { logger, mirrors, table, workers } = this.#options;
     if (!table.sourcesReady() || workers.mayStaticPodRun(mirror)) return;

@@ -75,7 +75,10 @@ export class CheckpointStore {
     }
   }
 
-  /** Returns the keys directly below a key, in the form that `get` takes. */
+  /**
+   * Returns the keys directly below a key, in the form that `get` takes, those with a pending write or deletion included.
+   * Rejects if the directory exists but cannot be read.
+   */
   async keys(parent: string): Promise<readonly string[]> {
     const directory = join(this.#options.directory, ...parent.split('/').map(encodeName));
     const names = await readdir(directory).catch((error: unknown) => {

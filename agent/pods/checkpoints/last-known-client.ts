@@ -42,7 +42,11 @@ interface LastKnownClientOptions {
   readonly clock: Clock;
 }
 
-/** Wraps the client of one API server. Writes and watches are passed through. */
+/**
+ * Wraps the client of one API server. Requests are passed through. Of the kinds above, the objects that gets, and lists and
+ * watches of one name, return are stored, and so are tokens bound to pods. Only a get and the creation of a token return a
+ * stored object.
+ */
 export class LastKnownClient implements Client {
   readonly #client: Client;
   readonly #store: CheckpointStore;
@@ -124,7 +128,10 @@ export class LastKnownClient implements Client {
     this.#store.put(objectKey(resource.resource, namespace, name), () => stored(object));
   }
 
-  /** Requests the object. Returns the stored one if the API server does not respond in time. */
+  /**
+   * Requests the object. Returns the stored one if the API server does not respond in time or cannot be reached. Without a
+   * stored one, waits for the response. Rejects with every other error of the request.
+   */
   async #orLastKnown(key: string, ask: () => Promise<KubeObject>): Promise<KubeObject> {
     const asked = ask();
     const impatience = new AbortController();
@@ -156,8 +163,8 @@ export function objectKey(resource: string, namespace: string, name: string): st
 }
 
 /**
- * Returns the last part of a key, which is a file name. Names of objects and audiences can be longer than a file name, and one
- * file that cannot be written would delay the others.
+ * Returns the key of the prefix and the name, or of a hash of the name if the name is too long. Names of objects and audiences
+ * can be longer than a file name, and one file that cannot be written would delay the others.
  */
 function boundedKey(prefix: string, name: string): string {
   return encodeURIComponent(name).length <= LONGEST_NAME
@@ -165,11 +172,12 @@ function boundedKey(prefix: string, name: string): string {
     : `${prefix}~${createHash('sha256').update(name).digest('hex')}`;
 }
 
-/** Returns the key of a token. A token is bound to a pod and removed with it. */
+/** Returns how the names of the tokens of a pod begin below `objects/`. A token is bound to a pod and removed with it. */
 export function tokenPrefix(podUid: string): string {
   return `token_${podUid}_`;
 }
 
+/** Returns the key under which a token is stored, or `undefined` if the request does not bind the token to a pod. */
 function tokenKey(namespace: string, account: string, request: KubeObject): string | undefined {
   const spec = request['spec'] as
     | { readonly boundObjectRef?: { readonly uid?: string }; readonly audiences?: readonly string[] }
@@ -183,7 +191,7 @@ function isOfOneName({ fieldSelector }: ClientListOptions): boolean {
   return fieldSelector?.startsWith('metadata.name=') === true;
 }
 
-/** Whether the API server or its storage failed to respond to the request. */
+/** Whether the error shows no decision of the API server: no Status at all, or the codes 401, 429 and those from 500. */
 function isUnreachable(error: unknown): boolean {
   if (!isStatusError(error)) return true;
   const { code } = error;

@@ -40,28 +40,31 @@ export class PodCheckpoints {
   /** Stores the full set of the API server. Unchanged pods are the same objects as the last time. */
   save(pods: readonly Pod[]): void {
     const next = new Map(pods.map((pod) => [pod.metadata.uid, pod]));
-    let references = !this.#pruned;
+    let mustPrune = !this.#pruned;
     for (const [uid, pod] of next) {
       const before = this.#pods.get(uid);
       if (before === pod) continue;
       this.#store.put(`pods/${uid}`, () => storedPod(pod));
-      references ||= before !== undefined && before.metadata.generation !== pod.metadata.generation;
+      mustPrune ||= before !== undefined && before.metadata.generation !== pod.metadata.generation;
     }
     for (const uid of this.#pods.keys()) {
       if (next.has(uid)) continue;
       this.#store.delete(`pods/${uid}`);
-      references = true;
+      mustPrune = true;
     }
     this.#pods = next;
-    if (references) background(this.#prune(), { logger: this.#logger, what: 'Removing unused checkpoints' });
+    if (mustPrune) background(this.#prune(), { logger: this.#logger, what: 'Removing unused checkpoints' });
   }
 
-  /** Removes objects that no pod refers to any more, at the first call also those of an earlier run. */
+  /**
+   * Removes objects that no pod refers to any more. The first call also removes pods of an earlier run that the API server no
+   * longer has. Logs a failure; the next call then starts as the first one.
+   */
   async #prune(): Promise<void> {
-    const all = !this.#pruned;
+    const isFirst = !this.#pruned;
     this.#pruned = true;
     try {
-      if (all) {
+      if (isFirst) {
         for (const key of await this.#store.keys('pods'))
           if (!this.#pods.has(key.slice('pods/'.length))) this.#store.delete(key);
       }
@@ -92,7 +95,7 @@ export class PodCheckpoints {
     this.#store.put('node', () => rest);
   }
 
-  /** Returns the saved Node, which has no status. */
+  /** Returns the saved Node, which has no status, or `undefined` if none was saved. */
   async node(): Promise<NodeObject | undefined> {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }
@@ -107,7 +110,7 @@ export class PodCheckpoints {
     this.#store.put('network-policies', inputs);
   }
 
-  /** Returns the nodes that the pod network depends on, as far as they were last known. */
+  /** Returns the nodes that the pod network depends on, as far as they were last known; `undefined` if none were saved. */
   podNetwork(): Promise<unknown> {
     return this.#store.get('pod-network');
   }

@@ -26,7 +26,11 @@ export class LoudCommands {
     this.#clock = clock;
   }
 
-  /** Resolves and rejects as the command does. A loud container waits for its turn, and rejects if too many others do. */
+  /**
+   * Runs the command, and resolves and rejects as it does. If the last command of the container was loud, the command waits for
+   * its turn first, and is rejected without a run if too many wait. After a turn, the next one waits in proportion to the
+   * output.
+   */
   async run<T extends Printed>(container: string, command: () => Promise<T>): Promise<T> {
     if (!this.#loud.has(container)) return this.#noted(container, await command());
     const outcome = Promise.withResolvers<T>();

@@ -6,15 +6,20 @@ import { type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker
 
 /** Owns the probes of all pods. */
 export interface ProbeManager extends ProbeResults {
+  /** Starts the probes of the pod's containers and sidecars that have not been started yet. */
   addPod(pod: Pod): void;
   removePod(podUid: string): void;
   /** Stops the liveness and startup probes of a terminating pod. Its readiness probes continue. */
   stopLivenessAndStartup(podUid: string): void;
-  /** Probes the running containers that are not started or not ready yet now, if they have no result. */
+  /**
+   * Runs probes without a result at once: the startup probes of running containers that have not started, and the readiness
+   * probes of those that have started and are not ready.
+   */
   probeSoon(podUid: string, status: PodStatus): void;
   /** Registers a listener for changed results. The pod then needs a sync (liveness, startup) or a status update (readiness). */
   onChange(listener: (change: ProbeChange) => void): void;
-  cleanup(desired: ReadonlySet<string>): void;
+  /** Stops the probes of pods that are not in the set, and forgets their results. */
+  cleanup(known: ReadonlySet<string>): void;
   close(): Promise<void>;
 }
 
@@ -57,8 +62,8 @@ class Prober implements ProbeManager, ProbeResultStore {
     this.#stop((worker) => worker.podUid === podUid && worker.kind !== 'readiness');
   }
 
-  cleanup(desired: ReadonlySet<string>): void {
-    this.#stop((worker) => !desired.has(worker.podUid));
+  cleanup(known: ReadonlySet<string>): void {
+    this.#stop((worker) => !known.has(worker.podUid));
   }
 
   #stop(which: (worker: ProbeWorker) => boolean): void {

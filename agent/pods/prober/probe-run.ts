@@ -31,7 +31,10 @@ interface RunOptions extends ProbeExecution {
   readonly container: Container;
 }
 
-/** Runs the probe again at once if it could not be executed, because the failure may be temporary. */
+/**
+ * Runs the probe. Runs it again at once if it could not be executed, because the failure may be temporary: up to three times,
+ * or until the worker stops. Never rejects.
+ */
 export async function runProbe(
   options: RunOptions,
   containerId: string,
@@ -44,7 +47,7 @@ export async function runProbe(
   return outcome;
 }
 
-/** Runs a probe. The result is unknown if the probe cannot be executed, for example because its port is out of range. */
+/** Runs a probe. It is errored if it cannot be executed, for example because its port is out of range. Never rejects. */
 async function runSafely(options: RunOptions, containerId: string, podIp: string): Promise<ProbeOutcome> {
   try {
     return await run(options, containerId, podIp);
@@ -105,7 +108,7 @@ function expandCommand(command: readonly string[], container: Container): string
   return expandAll(command, lookup);
 }
 
-/** Resolves a port number or the name of a container's port. */
+/** Resolves a port number or the name of a container's port. Returns `undefined` for an unknown name that is not a number. */
 function resolvePort(port: string | number, container: Container): number | undefined {
   if (typeof port === 'number') return port;
   const named = container.ports?.find((candidate) => candidate.name === port)?.containerPort;

@@ -66,6 +66,7 @@ export class ProbeWorker {
   #stopped = false;
   #probing = false;
   #containerId = '';
+  /** The probe waits for a new container, because this one failed its liveness or startup probe. */
   #held = false;
   #streak: { result: ProbeResult; count: number } = { result: 'unknown', count: 0 };
 
@@ -76,13 +77,13 @@ export class ProbeWorker {
   }
 
   /**
-   * Starts probing. If the container runs already, the first probe follows at a random time within the period, so that a
-   * restarted agent does not probe all containers at once.
+   * Starts probing. If a container of the pod runs already, the first probe follows at a random time within the period, so that
+   * a restarted agent does not probe all containers at once.
    */
   start(): void {
     const status = this.#options.status(this.podUid);
-    const started = status?.containerStatuses?.some((container) => container.state?.running !== undefined) === true;
-    this.#schedule(started ? this.#options.random() * this.#periodMs() : 0);
+    const isRunning = status?.containerStatuses?.some((container) => container.state?.running !== undefined) === true;
+    this.#schedule(isRunning ? this.#options.random() * this.#periodMs() : 0);
   }
 
   /** Stops probing and forgets the result. */
@@ -92,7 +93,7 @@ export class ProbeWorker {
     if (this.#containerId !== '') this.#options.results.forget(this.kind, this.#containerId);
   }
 
-  /** Probes now, unless there is a result already. */
+  /** Probes now, unless the probe of this container has succeeded or failed already, is running or was stopped. */
   probeSoon(): void {
     if (this.#probing || this.#stopped || this.#streak.count > 0) return;
     this.#timer?.cancel();
@@ -123,7 +124,11 @@ export class ProbeWorker {
     });
   }
 
-  /** Probes once. Resolves to whether the worker continues. */
+  /**
+   * Probes once, if the container runs, its initial delay is over and its startup probe permits it. Publishes a failure for a
+   * container that does not run. Resolves to whether the worker continues: not after it was stopped, nor if the pod or the
+   * container has terminated for good.
+   */
   async #probe(): Promise<boolean> {
     const { kind, probe, container, clock, pod } = this.#options;
     const status = this.#options.status(this.podUid);
@@ -144,8 +149,8 @@ export class ProbeWorker {
         pod.spec.restartPolicy !== 'Never'
       );
     }
-    const runsSinceMs = clock.now() - Date.parse(found.state.running.startedAt ?? '');
-    if (runsSinceMs < (probe.initialDelaySeconds ?? 0) * 1000) return true;
+    const hasRunForMs = clock.now() - Date.parse(found.state.running.startedAt ?? '');
+    if (hasRunForMs < (probe.initialDelaySeconds ?? 0) * 1000) return true;
     // The startup probe runs until it has succeeded, the others run afterwards.
     if (found.started === true ? kind === 'startup' : kind !== 'startup') return true;
     const fromMs = clock.monotonic();
@@ -160,7 +165,10 @@ export class ProbeWorker {
     return true;
   }
 
-  /** Follows a new container. At first it counts as alive, but neither as ready nor as started. */
+  /**
+   * Follows a new container. At first it counts as alive, but neither as ready nor as started. A container that has run since
+   * before the agent's start counts as ready and started if the API server has it so.
+   */
   #follow(id: string): void {
     if (this.#containerId !== '') this.#options.results.forget(this.kind, this.#containerId);
     this.#containerId = id;
@@ -176,6 +184,10 @@ export class ProbeWorker {
     this.#options.results.put({ podUid: this.podUid, containerId: this.#containerId, kind: this.kind, result });
   }
 
+  /**
+   * Counts an outcome, and publishes the result when its threshold of consecutive outcomes is reached. Records an event for an
+   * outcome that is not a plain success. An errored probe is not counted.
+   */
   #count(outcome: ProbeOutcome): void {
     const { probe, kind, events, pod, container } = this.#options;
     if (outcome.result === 'errored') {
@@ -217,7 +229,7 @@ function fieldPath(pod: Pod, container: Container): string {
   return `spec.${isInit ? 'initContainers' : 'containers'}{${container.name}}`;
 }
 
-/** Returns the status that the API server has of a container that has run since before the agent's start. */
+/** Returns the status that the API server has of the container with this id, or `undefined` if it has none. */
 function containerBefore(pod: Pod, id: string): ContainerStatusJson | undefined {
   if (id === '') return undefined;
   return [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(

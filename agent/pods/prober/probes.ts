@@ -27,7 +27,10 @@ interface HttpTarget extends Omit<HttpGet, 'purpose'> {
   readonly timeoutMs: number;
 }
 
-/** Sends a GET request. Statuses from 200 to 399 are a success, and so is a redirect to another host, with a warning. */
+/**
+ * Sends a GET request. Statuses from 200 to 299 are a success. A redirect to another host and statuses from 300 to 399 are a
+ * success with a warning. If the body breaks off, the probe is errored; everything else is a failure.
+ */
 export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   try {
     const { timeoutMs, ...request } = target;
@@ -44,7 +47,7 @@ export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   }
 }
 
-/** Succeeds when the connection is established, and closes it at once. */
+/** Succeeds when the connection is established, and closes it at once. An error or the timeout is a failure. */
 export function probeTcp(host: string, port: number, timeoutMs: number): Promise<ProbeOutcome> {
   return new Promise((resolve) => {
     const refused = probeRefusal(host, port);
@@ -83,7 +86,7 @@ const SERVING_STATUSES = ['UNKNOWN', 'SERVING', 'NOT_SERVING', 'SERVICE_UNKNOWN'
 /** The maximum size of a health response, which has a few bytes. */
 const MAX_HEALTH_MESSAGE_BYTES = 64 * 1024;
 
-/** Calls the standard health service. */
+/** Calls the standard health service. The status `SERVING` is a success; every other status, error or timeout is a failure. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
   const refused = probeRefusal(host, port);
   if (refused !== undefined) return refused;
@@ -135,8 +138,8 @@ function healthProblem(error: unknown, timeoutMs: number): string {
 }
 
 /**
- * Probes by a command, which `run` executes. The exit code 0 is a success, every other a failure. The result is unknown if the
- * command cannot be executed.
+ * Probes by a command, which `run` executes. The exit code 0 is a success. Every other exit code is a failure, and so is an
+ * error that `isTimeout` recognizes. After any other error the probe is errored with an unknown state.
  */
 export async function probeExec(
   command: readonly string[],

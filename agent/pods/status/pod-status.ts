@@ -32,8 +32,8 @@ function condition(status: PodStatus | undefined, type: string): PodCondition | 
 }
 
 /**
- * Normalizes a status before it is stored: a condition of the agent whose status did not change keeps its transition time,
- * and the start time never changes.
+ * Normalizes a status before it is stored: a condition of the agent whose status did not change keeps its transition time, and
+ * the start time never changes. Without a time of their own, other conditions of the agent and a first start time get `now`.
  */
 export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
   const conditions = next.conditions?.map((entry) => {
@@ -49,7 +49,10 @@ export function normalize(next: PodStatus, previous: PodStatus | undefined, now:
   return { ...next, startTime, ...(conditions === undefined ? {} : { conditions }) } as PodStatus;
 }
 
-/** Returns the status that the API server should have: the agent's status, with the conditions of others. */
+/**
+ * Returns the status that the API server should have: the agent's status, with the conditions of others. While a container may
+ * still run, the phase is not final unless that of the API server is, and a pod with a final phase is not ready.
+ */
 export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
   const isLast = isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase) && !mayStillRun;
   // Shared conditions are sent with the final phase only.

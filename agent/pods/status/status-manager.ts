@@ -39,11 +39,16 @@ interface Kept {
 
 /** Owns the statuses. Statuses that are passed in or returned are shared and must not be changed. */
 export interface StatusManager {
-  /** Normalizes and stores the status, and sends it if it differs from the status at the API server. */
+  /**
+   * Normalizes and stores the status, and sends it if it differs from the status at the API server. Logs and ignores a status
+   * whose phase is not final if the stored one is.
+   */
   set(pod: Pod, status: PodStatus): void;
   /** Returns the last status. It is `undefined` after a restart, when the pod has the API server's status. */
   get(podUid: string): PodStatus | undefined;
-  /** Recomputes `started`, `ready` and the conditions that depend on them, because a probe has a new result. */
+  /**
+   * Recomputes `started`, `ready` and the conditions that depend on them, after a new result of a probe. Ignores unknown pods.
+   */
   applyProbeResults(podUid: string, probes: ProbeResults): void;
   /**
    * Sends the status again if another writer changed it, such as the node controller after the node was unreachable. `mirror`
@@ -51,12 +56,13 @@ export interface StatusManager {
    */
   reconcile(pod: Pod, mirror?: Pod): void;
   /**
-   * Makes the status final, because no container runs any more: running containers become terminated (`ContainerStatusUnknown`,
-   * exit code 137), and the phase becomes final.
+   * Makes the status final, because no container runs any more: containers that may have run become terminated
+   * (`ContainerStatusUnknown`, exit code 137), and the phase becomes final, except that of a static pod.
    */
   terminate(pod: Pod): void;
   /** Removes the statuses of pods that are not in the set. */
   removeOrphans(known: ReadonlySet<string>): void;
+  /** Sends statuses until the signal aborts, and waits for those that are being sent. Returns at once without a client. */
   run(signal: AbortSignal): Promise<void>;
 }
 
@@ -152,7 +158,7 @@ class PodStatusManager implements StatusManager {
     const kept = this.#kept.get(pod.metadata.uid);
     const current = kept?.status ?? pod.status ?? {};
     const status: PodStatus = { ...current };
-    // Containers that were never started stay waiting. A container that was started but is unknown now has failed.
+    // Before the pod is initialized, its regular containers stay waiting. Later, one without a known exit code has failed.
     if (hasInitialized(pod, current) && current.containerStatuses !== undefined) {
       status.containerStatuses = current.containerStatuses.map(terminatedStatus);
     }
@@ -163,8 +169,8 @@ class PodStatusManager implements StatusManager {
         index <= begun ? terminatedStatus(container) : container,
       );
     }
-    // A deleted pod has failed if a container was killed, and succeeded if all containers exited with 0. A static pod has no
-    // final phase only because its manifest was removed.
+    // A deleted pod has succeeded if all containers exited with 0, and failed otherwise. The removal of its manifest does not
+    // make the phase of a static pod final.
     if (!isTerminalPhase(status.phase) && !isStaticPod(pod)) {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
@@ -182,7 +188,7 @@ class PodStatusManager implements StatusManager {
       return;
     }
     // A status that was just sent comes back here and is equal.
-    const mayStillRun = this.#mayNotBeOver(kept);
+    const mayStillRun = this.#mayStillRun(kept);
     if (this.#patchFor(mirror ?? pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
@@ -240,11 +246,15 @@ class PodStatusManager implements StatusManager {
    * Whether a container of the pod may still run. The final phase is sent when all containers have terminated; it does not wait
    * for the volumes, as in the kubelet.
    */
-  #mayNotBeOver({ pod, terminated }: Kept): boolean {
+  #mayStillRun({ pod, terminated }: Kept): boolean {
     return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }
 
-  /** Sends the status of a pod. After an error, the resync retries with the newest status. */
+  /**
+   * Sends the status of a pod, and deletes the pod if it has finished. A pod that is gone or was replaced by another of its
+   * name needs no status. A static pod without a current mirror pod waits for it. After another error, which is logged, the
+   * resync retries with the newest status.
+   */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const kept = this.#kept.get(uid);
     if (kept === undefined) return;
@@ -261,8 +271,8 @@ class PodStatusManager implements StatusManager {
         kept.sent = version;
         return;
       }
-      // The pod may end during the patch. The state in which the patch was computed decides.
-      const mayStillRun = this.#mayNotBeOver(kept);
+      // The pod may terminate during the patch. The state in which the patch was computed decides.
+      const mayStillRun = this.#mayStillRun(kept);
       const patch = this.#patchFor(remote, kept, mayStillRun);
       let current = remote;
       if (patch !== undefined) {
@@ -279,7 +289,7 @@ class PodStatusManager implements StatusManager {
       kept.sent = version;
       delete kept.failures;
       this.#caughtUp(kept);
-      await this.#deleteWhenOver(client, kept, current, signal);
+      await this.#deleteIfFinished(client, kept, current, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (isNotFound(error)) {
@@ -298,7 +308,7 @@ class PodStatusManager implements StatusManager {
     }
   }
 
-  /** Reports how long the API server lacked the newest status. */
+  /** Reports how long the API server lacked the newest status, if it has it now. */
   #caughtUp(kept: Kept): void {
     const { lagsSinceMs } = kept;
     if (lagsSinceMs === undefined || kept.sent !== kept.version) return;
@@ -314,18 +324,23 @@ class PodStatusManager implements StatusManager {
     return isKnown ? undefined : patch;
   }
 
+  /** Returns the patch from the pod at the API server to the status, or `undefined` if nothing differs. */
   #changes(remote: Pod, status: PodStatus, mayStillRun: boolean): StatusPatch {
     const merged = mergeStatus(remote.status, withReadyConditions(remote, status), mayStillRun);
     return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
   }
 
-  async #deleteWhenOver(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {
+  /**
+   * Deletes the pod from the API server if it is marked for deletion, its final phase is known there and the worker has
+   * finished. Leaves mirror pods alone.
+   */
+  async #deleteIfFinished(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {
     if (
       remote.metadata.deletionTimestamp === undefined ||
       remote.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined
     )
       return;
-    // Nobody who watches the pod may miss how it has ended.
+    // A client that watches the pod must see its final phase before the deletion.
     if (!isTerminalPhase(remote.status?.phase) || !this.#options.safety.podIsFinished(kept.pod)) return;
     const { namespace, name, uid } = remote.metadata;
     await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid }, signal });
@@ -348,7 +363,10 @@ function hasEverBegun({ state, lastState }: ContainerStatusJson): boolean {
   return state?.waiting === undefined || lastState?.terminated !== undefined;
 }
 
-/** Whether the regular containers may have run: one of them has begun, or the last init container has ever done its part. */
+/**
+ * Whether the regular containers may have run: the pod has no init container, a regular one has begun, the last init container
+ * has succeeded once, or it is a sidecar that has started.
+ */
 function hasInitialized(pod: Pod, status: PodStatus): boolean {
   const spec = pod.spec.initContainers?.at(-1);
   if (spec === undefined || (status.containerStatuses ?? []).some(hasEverBegun)) return true;

@@ -14,10 +14,10 @@ interface Need {
 
 type PreemptionChoice =
   | { readonly kind: 'victims'; readonly pods: readonly Pod[] }
-  /** The resources that would still be missing without every less important pod. */
+  /** The resources that would still be missing without every pod that may be preempted. */
   | { readonly kind: 'impossible'; readonly missing: readonly Need[] };
 
-/** Returns the pods to terminate, or the resources that remain short even without all pods of lower priority. */
+/** Returns the pods to terminate, or the resources that remain short even without every pod that may be preempted. */
 export function preemptionVictims(
   critical: Pod,
   others: readonly Pod[],
@@ -39,13 +39,14 @@ export function preemptionVictims(
   return { kind: 'victims', pods: [...bestEffortVictims, ...burstableVictims, ...guaranteedVictims] };
 }
 
+/** Whether the critical pod may preempt the other: one that is not critical, or a critical one of lower priority. */
 function isPreemptable(critical: Pod, other: Pod): boolean {
   if (!isCriticalPod(other)) return true;
   const [priority, otherPriority] = [critical.spec.priority, other.spec.priority];
   return priority !== undefined && otherPriority !== undefined && priority > otherPriority;
 }
 
-/** Takes the pod that comes closest to the needs until they are met. */
+/** Chooses the pod that comes closest to the needs, again and again, until they are met or no pod is left. */
 function closest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
   const left = [...pods];
   const victims: Pod[] = [];

@@ -75,7 +75,7 @@ function lackingResources(pod: Pod, others: readonly Pod[], node: NodeObject): r
   const ofClaim = new Set(mappings.map(({ resourceName }) => resourceName));
   const requests = others.map((other) => podResources(other, requestsOf));
   for (const { name, requested } of wanted) {
-    // The scheduler allocated devices for it.
+    // A resource claim provides this resource, and the scheduler has allocated the devices of the claim.
     if (ofClaim.has(name)) continue;
     const total = ownMember(allocatable, name);
     // The scheduler alone accounts for extended resources that the node does not report.
@@ -92,7 +92,7 @@ function rank(resource: string): number {
   return place === -1 ? FIRST.length : place;
 }
 
-/** Adds before rounding, so that many small requests do not count as more than they are. */
+/** Adds up the requests before rounding, so that many small requests do not count as more than they are. */
 function sum(resource: string, requests: readonly Readonly<Record<string, string>>[]): bigint {
   let total = parseQuantity('0');
   for (const { [resource]: text } of requests)

@@ -1,8 +1,8 @@
 /**
  * Owns what this node has allocated to each pod, as a whole and by container: the resources of its admission, until a resize
- * fits. A resize that a kind of pod cannot have is infeasible, one that does not fit is deferred, also where the node is too
- * small. Until it fits the pod keeps its allocation, and everything that runs the pod sees the allocated resources instead of
- * the desired ones.
+ * fits. A resize is infeasible if this kind of pod cannot be resized. A resize that does not fit is deferred, even if the whole
+ * node is too small for it. Until it fits, the pod keeps its allocation, and everything that runs the pod sees the allocated
+ * resources instead of the desired ones.
  *
  * Nothing is stored: after a restart the allocation is read from the pod's status.
  */
@@ -66,7 +66,7 @@ interface PodAllocationsOptions {
 export class PodAllocations {
   readonly #options: PodAllocationsOptions;
   readonly #allocations = new Map<string, Allocation>();
-  /** The pods whose resize is deferred, in the order in which they were. */
+  /** The pods whose resize is deferred, in the order in which it was deferred first. */
   readonly #deferred = new Map<string, Pod>();
 
   constructor(options: PodAllocationsOptions) {
@@ -84,7 +84,8 @@ export class PodAllocations {
   }
 
   /**
-   * Allocates the desired resources if they fit, and reports why if they do not. Returns the pod with its allocated resources.
+   * Allocates the desired resources if they fit. Otherwise sets the condition that says why, with an event if it changed.
+   * Returns the pod with its allocated resources.
    */
   decide(pod: Pod): Pod {
     const allocation = this.#of(pod);
@@ -123,7 +124,10 @@ export class PodAllocations {
     return this.#allocations.get(uid)?.conditions ?? {};
   }
 
-  /** Records the progress of the runtime: the number of changes that are left, or the error. */
+  /**
+   * Records the progress of the runtime: the number of changes that are left, or the error. Ignores a pod whose resize is not
+   * in progress.
+   */
   actuated(pod: Pod, outcome: { readonly left: number; readonly error?: string | undefined }): void {
     const allocation = this.#of(pod);
     const { inProgress } = allocation.conditions;
@@ -158,6 +162,9 @@ export class PodAllocations {
       for (const uid of pods.keys()) if (!known.has(uid)) pods.delete(uid);
   }
 
+  /**
+   * Returns the allocation of the pod. An unknown pod gets one from its status, or from its specification if it has not run.
+   */
   #of(pod: Pod): Allocation {
     const known = this.#allocations.get(pod.metadata.uid);
     if (known !== undefined) return known;
@@ -169,6 +176,9 @@ export class PodAllocations {
     return found;
   }
 
+  /**
+   * Returns why the desired resources cannot be allocated, or `undefined` if they fit. `current` has the allocated resources.
+   */
   #refusal(pod: Pod, current: Pod): Refusal | undefined {
     const { node, others, cpuManagerPolicy, memoryManagerPolicy } = this.#options;
     const infeasible = (message: string, detail: string): Refusal => ({ reason: 'Infeasible', message, detail });

@@ -55,7 +55,7 @@ export class PodManager {
     return this.#byName.get(fullName(namespace, name));
   }
 
-  /** Finds a pod by its own uid or by that of its mirror pod. */
+  /** Returns the pod with this uid, or the static pod whose mirror pod has it. Returns `undefined` if there is none. */
   byAnyUid(uid: string): Pod | undefined {
     const mirror = this.#mirrors.get(uid);
     return mirror === undefined
@@ -71,7 +71,7 @@ export class PodManager {
     return this.#mirrorsByName.get(name);
   }
 
-  /** Returns the static pod that a mirror pod shows, by its namespace and name. */
+  /** Returns the static pod that a mirror pod shows, by its namespace and name, or `undefined` if it is no longer desired. */
   podOfMirror(mirror: Pod): Pod | undefined {
     return this.#byName.get(fullName(mirror.metadata.namespace, mirror.metadata.name));
   }

@@ -28,7 +28,10 @@ export interface RequestedResize {
   readonly operation: 'add' | 'remove' | 'increase' | 'decrease';
 }
 
-/** Returns the changes of all containers and sidecars from one specification to the next. */
+/**
+ * Returns the changes of CPU and memory of the containers and sidecars from one specification to the next. Init containers that
+ * exit do not count.
+ */
 export function requestedResizes(before: Pod, after: Pod): readonly RequestedResize[] {
   const next = new Map(initAndMainContainers(after.spec).map((container) => [container.name, container]));
   const lasting = [...(before.spec.initContainers ?? []).filter(isSidecar), ...before.spec.containers];
@@ -105,7 +108,10 @@ function lastPodResources(pod: Pod): Resources | undefined {
   return { ...stated, ...Object.fromEntries(lists) } as Resources;
 }
 
-/** Returns the same object if nothing differs. */
+/**
+ * Returns the pod with these resources. A container that they do not name keeps its own. Returns the same object if CPU and
+ * memory do not differ.
+ */
 export function withResources(pod: Pod, { pod: whole, containers: allocated }: PodResources): Pod {
   let differs = false;
   const replaced = (container: Container): Container => {

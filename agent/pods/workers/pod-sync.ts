@@ -55,14 +55,14 @@ export interface PodSyncOptions {
     release(podUid: string): void;
     /** Prepares the pod's resource claims. Throws the error that keeps the pod from starting. */
     prepare(pod: Pod): Promise<void>;
-    /** Returns the health of the devices of a container, or nothing if it has none. */
+    /** Returns the health of the devices of a container, or `undefined` if it has none. */
     deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'];
   };
   /** Called once for each container that has terminated. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
   /** Called for a pod that is rejected after its admission. */
   readonly onRejected?: (pod: Pod, reason: string) => void;
-  /** Returns '' if the network of pods is ready. */
+  /** Returns why the network of pods is not ready, and '' if it is ready. */
   readonly networkProblem: () => string;
 }
 
@@ -156,6 +156,7 @@ export class PodSync implements PodSyncer {
     };
   }
 
+  /** Rejects the pod if the node can attach no more volumes. Otherwise returns when mounting is tried again. */
   #notMounted(pod: Pod, error: Error): SyncOutcome {
     if (!(error instanceof VolumeLimitExceeded)) {
       const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
@@ -218,6 +219,7 @@ export class PodSync implements PodSyncer {
     return end;
   }
 
+  /** Returns the pod's status for the API server. Reports containers that have terminated, and runs probes that are due. */
   async #apiStatus(
     pod: Pod,
     runtime: RuntimePodStatus,
@@ -281,13 +283,17 @@ export class PodSync implements PodSyncer {
     return deadlineMs !== undefined && this.#options.clock.now() >= deadlineMs && !isEnded(pod.status);
   }
 
+  /** Returns the time of the pod's deadline, or `undefined` if it has none or has not started. */
   #deadlineMs(pod: Pod): number | undefined {
     const seconds = pod.spec.activeDeadlineSeconds;
     const start = this.#lastStatus(pod)?.startTime;
     return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
   }
 
-  /** Returns the time of the next attempt, or `undefined` if the mirror pod exists or is not needed. */
+  /**
+   * Creates the mirror pod if it is missing. Returns the time of the next attempt; `undefined` if the mirror pod exists or is
+   * not needed.
+   */
   async #ensureMirror(pod: Pod): Promise<number | undefined> {
     const { mirrors, pods, logger, clock } = this.#options;
     if (mirrors === undefined || !isStaticPod(pod)) return undefined;

@@ -30,7 +30,10 @@ export type PodState =
 
 /** The result of one sync. */
 export interface SyncOutcome {
-  /** All containers have exited and none is started again. */
+  /**
+   * The pod is to be terminated: all containers have exited and none is started again, its deadline is exceeded, or it was
+   * rejected.
+   */
   readonly ended: boolean;
   /** Empty after a sync without failures. */
   readonly errors: readonly Error[];
@@ -49,6 +52,7 @@ export interface SyncOutcome {
 
 /** The steps of a pod's life. A step that rejects is retried with a backoff. */
 export interface PodSyncer {
+  /** Brings a running pod closer to its specification. Resolves also if containers or volumes failed. */
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
   /**
    * Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on: the worker
@@ -103,7 +107,10 @@ export class PodWorkers {
     this.#options = options;
   }
 
-  /** Takes the steps of pods until the signal aborts. Containers keep running. */
+  /**
+   * Takes the steps of pods until the signal aborts, then waits up to five seconds for the running steps. Containers keep
+   * running.
+   */
   async run(syncer: PodSyncer, signal: AbortSignal): Promise<void> {
     this.#syncer = syncer;
     for (const worker of this.#workers.values()) if (worker.dirty) this.#wake(worker);
@@ -181,7 +188,7 @@ export class PodWorkers {
     return kind === 'syncing' || kind === 'terminating';
   }
 
-  /** Whether a static pod of this name has containers that run, also one that was removed and is terminating. */
+  /** Whether a static pod of this name may have running containers, also one that was removed and is terminating. */
   mayStaticPodRun({ metadata }: Pod): boolean {
     for (const { pod, state } of this.#workers.values()) {
       const isNamesake = pod.metadata.name === metadata.name && pod.metadata.namespace === metadata.namespace;
@@ -253,6 +260,10 @@ export class PodWorkers {
     return undefined;
   }
 
+  /**
+   * Makes the worker terminate the pod, and aborts a sync that runs. Of a pod that is terminating already, only a shorter grace
+   * period counts, and the status if it has none. Ignores a terminated pod.
+   */
   #end(worker: Worker, ending: Ending): void {
     const { state } = worker;
     if (state.kind === 'waiting') {
@@ -262,7 +273,6 @@ export class PodWorkers {
       worker.abort.abort(new Error('the pod is terminating'));
       worker.abort = new AbortController();
     } else if (state.kind === 'terminating') {
-      // A shorter grace period counts, a longer one does not.
       const grace = lesser(state.ending.gracePeriodSeconds, ending.gracePeriodSeconds);
       worker.state = {
         kind: 'terminating',
@@ -353,7 +363,8 @@ export class PodWorkers {
     }
   }
 
-  async #sync(worker: Worker, syncer: PodSyncer): Promise<number | undefined> {
+  /** Syncs the pod. Returns the delay until the next step (0: now), because the pod ends or has to be synced again. */
+  async #sync(worker: Worker, syncer: PodSyncer): Promise<number> {
     const { clock } = this.#options;
     const { signal } = worker.abort;
     const outcome = await syncer.sync(worker.pod, signal);
