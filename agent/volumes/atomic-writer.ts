@@ -25,7 +25,10 @@ const DATA_LINK = '..data';
 /** Matches directories of this writer: the previous one, and those that a killed writer has left. */
 const STAMPED = /^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.[0-9a-f]+$/;
 
-/** Writes the payload to the directory. Resolves to whether anything changed. `gid`, if set, owns the files. */
+/**
+ * Writes the payload to the directory. Resolves to whether anything changed. `gid`, if set, owns the files. Throws if a path of
+ * the payload could lead out of the directory.
+ */
 export async function writePayload(
   path: string,
   payload: Payload,
@@ -62,13 +65,12 @@ function checkPath(path: string): void {
   }
 }
 
-/**
- * Returns the mode of a file. If the volume has a group, the group can read every file, and enter and list every directory.
- */
+/** Returns the mode of a file. If the volume has a group, the group can read every file. */
 function fileMode(file: PayloadFile, gid: number | undefined): number {
   return gid === undefined ? file.mode : file.mode | 0o440;
 }
 
+/** Gives a directory to the group of the volume, if it has one. The group can enter and list the directory. */
 async function giveToGroup(directory: Directory, gid: number | undefined): Promise<void> {
   if (gid === undefined) return;
   const { mode, uid } = await directory.stat();
@@ -146,7 +148,7 @@ async function writeBelow(
   });
 }
 
-/** Returns `undefined` if there is no link. */
+/** Returns the target of a link, or `undefined` if there is nothing or no link with this name. */
 async function linkTarget(directory: Directory, name: string): Promise<string | undefined> {
   return directory.readlink(name).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'EINVAL') return undefined;
@@ -154,6 +156,7 @@ async function linkTarget(directory: Directory, name: string): Promise<string | 
   });
 }
 
+/** Links the first part of each path through `..data`, and removes links whose files are no longer in the payload. */
 async function linkUserVisible(directory: Directory, payload: Payload, gid: number | undefined): Promise<void> {
   const wanted = new Set([...payload.keys()].map((path) => path.split('/')[0] ?? path));
   for (const entry of await directory.names()) {

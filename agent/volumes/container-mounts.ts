@@ -4,6 +4,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Container, Pod } from '../model/pod.ts';
 import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.ts';
 import { expand } from '../runtime/kuberuntime/environment.ts';
+import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { Mount } from '../runtime/runtime.ts';
 import type { Mounter } from './mounter.ts';
 import type { ReadyVolume } from './volume-set-up.ts';
@@ -83,6 +84,7 @@ function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supp
   return supported && recursiveReadOnly !== 'Disabled';
 }
 
+/** Binds the sub-path of a volume and returns the path on the host. Throws a `VolumeError` without details of the host. */
 async function bound(
   { pod, container, podDirectory, mounter, logger }: ContainerMountsOptions,
   wanted: VolumeMount,
@@ -93,7 +95,8 @@ async function bound(
     return await bindSubPath(volumePath, subPath, target, mounter);
   } catch (error) {
     // Only the log contains the details of the error, because they could reveal files of the host.
-    logger.error({ pod: pod.metadata.name, err: error }, 'Cannot prepare a subPath');
+    const fields = { pod: formatPod(pod), container: container.name, volume: wanted.name, subPath, err: error };
+    logger.error(fields, 'Cannot prepare a subPath');
     throw new VolumeError(
       `failed to prepare subPath for volumeMount "${wanted.name}" of container "${container.name}"`,
       { cause: error },

@@ -60,7 +60,7 @@ export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, alloc
   return limits.length === 0 ? 0 : Math.min(...limits);
 }
 
-/** Returns the pod's limit, else the sum of its containers' limits if each has one. */
+/** Returns the pod's limit, else the sum of its containers' limits if each has one, else 0. */
 function podMemoryLimit(pod: Pod): number {
   const own = pod.spec.resources?.limits?.['memory'];
   if (own !== undefined) return bytesOf(own);

@@ -18,7 +18,7 @@ export class ExclusiveVolumes {
   /** Lets one pod at a time check which other pods have the volume. */
   readonly #queue = new SerialQueue();
 
-  /** The value of `--root-dir`. */
+  /** `rootDirectory` is the value of `--root-dir`. */
   constructor(rootDirectory: string) {
     this.#pods = join(rootDirectory, 'pods');
   }

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 
 /**
  * Checks the path of a `hostPath` volume against its type, and creates a missing path for `DirectoryOrCreate`, `FileOrCreate`
- * and an empty type. Throws the kubelet's error if something else is there.
+ * and an empty type. Throws the kubelet's error if something else is there, or if there is no such type.
  */
 export async function checkHostPath(path: string, type: string): Promise<void> {
   const found = await statIfThere(path);
@@ -14,7 +14,7 @@ export async function checkHostPath(path: string, type: string): Promise<void> {
   };
   switch (type) {
     case '':
-      // A missing path becomes a directory when it is mounted.
+      // Nothing is checked. A missing path becomes a directory.
       if (found === undefined) await mkdir(path, { recursive: true, mode: 0o755 });
       return;
     case 'DirectoryOrCreate':

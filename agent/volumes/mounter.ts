@@ -13,7 +13,10 @@ export interface Mounter {
     /** The source is a link that must not be resolved by name (`/proc/<pid>/fd/<n>`). */
     readonly exactSource?: boolean;
   }): Promise<void>;
-  /** Does nothing if nothing is mounted. Detaches a busy mount. */
+  /**
+   * Unmounts everything that is mounted at the target, and detaches a busy mount. Does nothing if nothing is mounted. Throws
+   * with the output of umount(8).
+   */
   unmount(target: string): Promise<void>;
   /** Returns all mount points of this process's namespace. */
   list(): Promise<readonly MountPoint[]>;
@@ -48,7 +51,7 @@ export const hostMounter: Mounter = {
   list: hostMounts,
 };
 
-/** How much of the end of what mount(8) and its helpers print about a failure is in the error. */
+/** The error of a failure has the end of what mount(8) and its helpers print, up to this length. */
 const MAX_ERROR_CHARACTERS = 16 * 1024;
 
 function run(command: string, args: readonly string[]): Promise<void> {

@@ -64,7 +64,10 @@ interface KeyToPath {
   mode?: number;
 }
 
-/** Returns the payload of a volume of one of the four kinds, or `undefined` for another kind. */
+/**
+ * Returns the payload of a volume of one of the four kinds, or `undefined` for another kind. Throws if a reference that is not
+ * optional is missing, or if the volume has too many files or bytes.
+ */
 export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
   if (volume.configMap !== undefined) {
     return configMapFiles(
@@ -150,7 +153,10 @@ async function secretFiles(
   return pick(() => Object.keys(data), content, picked, 'references non-existent secret key');
 }
 
-/** Decodes only what is picked. `keys` is not called where the pod names the keys. */
+/**
+ * Returns the files of the keys that the pod names, or else of all `keys`. Only their content is decoded. Throws the text
+ * `missing` with the key if a key has no content, unless it is optional.
+ */
 function pick(
   keys: () => readonly string[],
   content: (key: string) => Buffer | undefined,

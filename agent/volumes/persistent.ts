@@ -32,7 +32,7 @@ export interface ClaimReference {
   readonly isPods: boolean;
 }
 
-/** Returns why a claim cannot be used, in the words of the kubelet. */
+/** Returns why a claim cannot be used, in the words of the kubelet, or `undefined` if it can. */
 function unusableBecause({ metadata, spec, status }: PersistentVolumeClaim): string | undefined {
   const isProtected = metadata.finalizers?.includes('kubernetes.io/pvc-protection') === true;
   if (metadata.deletionTimestamp !== undefined && !isProtected) return 'PVC is being deleted';
@@ -40,7 +40,10 @@ function unusableBecause({ metadata, spec, status }: PersistentVolumeClaim): str
   return spec?.volumeName === undefined || spec.volumeName === '' ? 'PVC has empty pvc.Spec.VolumeName' : undefined;
 }
 
-/** Returns the volume of a claim that a pod refers to. Throws the kubelet's error while it is not bound. */
+/**
+ * Returns the volume of a claim that a pod refers to. Throws a `VolumeNotProcessedError` with the kubelet's message if the
+ * claim cannot be read, is not bound or belongs to another pod, and another error if there is no API server or no such volume.
+ */
 export async function resolveClaim(
   client: Client | undefined,
   pod: Pod,
@@ -87,7 +90,10 @@ export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string
     );
 }
 
-/** Returns the volume's size if it exceeds that of the claim's status, because the file system still has the smaller size. */
+/**
+ * Returns the volume's size in bytes if it exceeds that of the claim's status, because the file system still has the smaller
+ * size. Returns `undefined` if the file system need not grow, or if one of the sizes is unknown.
+ */
 export function sizeToGrow({ volume, claim }: BoundVolume): number | undefined {
   const size = volume.spec?.capacity?.['storage'];
   const reported = claim.status?.capacity?.['storage'];

@@ -53,7 +53,7 @@ interface Issued extends CredentialBundle {
 interface Credential {
   issued: Issued | undefined;
   waiting: Waiting | undefined;
-  /** The signer has denied the request for good, so no other request is made. */
+  /** The error of a request that the signer has denied or failed. It is final: no other request is created. */
   refused: string | undefined;
   /** Steps of one credential must not overlap. */
   readonly steps: SerialQueue;
@@ -93,7 +93,10 @@ export class PodCertificates {
     this.#options = options;
   }
 
-  /** Throws while there is no certificate yet, and for good if the signer has denied it. `index` is that of the source. */
+  /**
+   * Returns the key and the certificates for the source with this index in the volume. Throws while there is no certificate
+   * yet, and always after the signer has denied or failed the request.
+   */
   bundle(pod: Pod, volume: string, index: number, source: PodCertificateSource): Promise<CredentialBundle> {
     const id = `${pod.metadata.uid}/${volume}/${index}`;
     let credential = this.#credentials.get(id);
@@ -168,7 +171,10 @@ export class PodCertificates {
     return { name: created.metadata.name ?? '', key };
   }
 
-  /** Reads the state of the pending request. */
+  /**
+   * Reads the state of the pending request, and stores an issued certificate. Throws if the request was denied, has failed or
+   * cannot be read.
+   */
   async #readRequest(pod: Pod, credential: Credential): Promise<void> {
     const { client, clock, random } = this.#options;
     const { namespace } = pod.metadata;
@@ -230,7 +236,7 @@ function momentOf(text: string | undefined, otherwise: number): number {
   return Number.isNaN(moment) ? otherwise : moment;
 }
 
-/** Returns only the certificates, in a form that every PEM parser accepts. */
+/** Returns the PEM blocks of the chain without the text around them, in a form that every PEM parser accepts. */
 function cleanChain(chain: string): string {
   return readPem(chain)
     .map(({ label, der }) => writePem(label, der))

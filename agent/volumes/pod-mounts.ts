@@ -11,7 +11,10 @@ export class PodMounts {
     this.#mounter = mounter;
   }
 
-  /** Mounts if nothing is mounted yet, and returns whether it did. Uses the first set of options that the kernel accepts. */
+  /**
+   * Mounts if nothing is mounted at the target yet, and returns whether it did. Uses the first set of options that the kernel
+   * accepts. Throws the first error if the kernel accepts none.
+   */
   async ensure(
     target: string,
     mount: { readonly source: string; readonly type: string },

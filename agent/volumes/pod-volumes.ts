@@ -37,9 +37,10 @@ export interface VolumeMeasure {
 /** Owns the volumes of all pods of this node. */
 export interface VolumeManager extends ContainerVolumes {
   /**
-   * Sets up every volume of the pod, and keeps them up to date until `unmount`. Idempotent. Throws `VolumeError` with the
-   * kubelet's message (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`)
-   * after the mount timeout. Records the `FailedMount` events itself.
+   * Sets up every volume that the pod's containers use, and keeps them up to date until `unmount`. Idempotent. Throws a
+   * `VolumeError` with the kubelet's message (`unmounted volumes=[a], unattached volumes=[], failed to process volumes=[]:
+   * why`) if a volume cannot be set up or the mount timeout is over. Throws `VolumeLimitExceeded` if the node has had too many
+   * volumes for that time, and the reason of the signal if it aborts. Records the `FailedMount` events itself.
    */
   mount(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Whether the runtime supports recursive read-only mounts. */

@@ -19,7 +19,7 @@ interface Watched {
   readonly name: string;
   readonly pods: Set<string>;
   readonly stop: AbortController;
-  /** The current object. Set while the watch is established. */
+  /** The object as the list or the watch last had it. Set from the first list on, also while the watch is broken. */
   current: { readonly object: KubeObject | undefined } | undefined;
   /** The object that a caller got before the watch was established. */
   answered: { readonly object: KubeObject | undefined } | undefined;
@@ -96,7 +96,7 @@ export class WatchedObjects implements ReferencedObjects {
     return this.#read(secrets, pod.metadata.namespace, name);
   }
 
-  /** Reads a secret that no pod names, but a driver of volumes does. */
+  /** Returns a secret that a persistent volume names for its driver, or `undefined` if it does not exist. */
   secretOf(namespace: string, name: string): Promise<KubeObject | undefined> {
     return this.#read(secrets, namespace, name);
   }
@@ -118,6 +118,7 @@ export class WatchedObjects implements ReferencedObjects {
     }
   }
 
+  /** Lists and watches the object until no pod needs it or it is immutable. Logs failures, and tries again. */
   async #follow(watched: Watched): Promise<void> {
     const { resource, namespace, name, stop } = watched;
     const fieldSelector = `metadata.name=${name}`;
@@ -153,6 +154,7 @@ export class WatchedObjects implements ReferencedObjects {
     }
   }
 
+  /** Stores the object, and notifies the listeners if it differs from the one that is known. */
   #put(watched: Watched, object: KubeObject | undefined): void {
     const known = watched.current ?? watched.answered;
     watched.current = { object };
@@ -171,7 +173,7 @@ function isImmutable(object: KubeObject | undefined): boolean {
   return object?.['immutable'] === true;
 }
 
-/** Used without an API server. */
+/** Has no objects. An agent without an API server uses it. */
 export const noReferencedObjects: ReferencedObjects = {
   registerPod: () => undefined,
   unregisterPod: () => undefined,

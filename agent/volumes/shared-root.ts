@@ -1,7 +1,7 @@
 /**
- * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one:
- * where it is not on a shared mount, it is bound to itself. The mount stays while pods run on after the agent. Where they end
- * with it, as with `orchlet up`, the agent removes the mount; `orchlet reset` does too.
+ * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one: where
+ * it is not on a shared mount, it is bound to itself. The mount stays where pods run on after the agent has stopped. Where pods
+ * stop with the agent, as with `orchlet up`, the agent removes the mount. `orchlet reset` removes it too.
  */
 import { dirname } from 'node:path';
 import { mountOf, type MountPoint } from '../host/mount-table.ts';
@@ -20,7 +20,10 @@ export async function shareRoot(path: string, mounter: Pick<Mounter, 'list' | 'm
   await mounter.mount({ source: path, target: path, options: ['bind', 'rshared'] });
 }
 
-/** Removes the mount. It stays while something is mounted below it, such as a disk or what a CSI driver has mounted. */
+/**
+ * Removes the mount of `shareRoot`. The mount stays while something is mounted below it, such as a disk or the volume of a CSI
+ * driver. A mount that is not of the directory on itself stays too.
+ */
 export async function unshareRoot(path: string, mounter: Pick<Mounter, 'list' | 'unmount'>): Promise<void> {
   const points = await mounter.list();
   if (points.some((point) => point.path.startsWith(`${path}/`)) || !isBoundToItself(path, points)) return;

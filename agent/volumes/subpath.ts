@@ -9,7 +9,10 @@ import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 import type { Mounter } from './mounter.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
-/** Binds `volumePath/subPath` at `target` and returns the target. Missing directories of the sub-path get the volume's mode. */
+/**
+ * Binds `volumePath/subPath` at `target` and returns the target. Missing directories of the sub-path get the volume's mode.
+ * Throws if the sub-path leads out of the volume.
+ */
 export async function bindSubPath(
   volumePath: string,
   subPath: string,
@@ -36,7 +39,7 @@ export async function bindSubPath(
   }
 }
 
-/** Returns the text of a file of a volume, at most `maxBytes`. Never reads anything outside of the volume. */
+/** Returns the text of a file of a volume. Rejects if it has more than `maxBytes` or is outside of the volume. */
 export async function readInside(volumePath: string, path: string, maxBytes: number): Promise<string> {
   const root = await realpath(volumePath);
   const parts = await resolveInside(root, path);
@@ -50,7 +53,10 @@ export async function readInside(volumePath: string, path: string, maxBytes: num
   }
 }
 
-/** Returns the parts of the sub-path relative to the root, with links resolved. Throws if it leads out of the volume. */
+/**
+ * Returns the parts of the sub-path relative to the root, with links resolved. Throws if it leads out of the volume, or through
+ * more than 255 links.
+ */
 async function resolveInside(root: string, subPath: string): Promise<readonly string[]> {
   let pending = subPath.split('/').filter((part) => part !== '' && part !== '.');
   const done: string[] = [];
@@ -82,9 +88,11 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
   return done;
 }
 
-/** Returns `undefined` if there is no link. `openInside` then checks what exists. */
+/**
+ * Returns the target of a link. Returns `undefined` if nothing or no link has the name, or if it cannot be read; the entry is
+ * checked when it is opened.
+ */
 async function linkOf(directory: string, name: string): Promise<string | undefined> {
-  // The name does not exist or is not a link. It is checked when it is opened.
   return inDirectory(directory, (opened) => opened.readlink(name)).catch(() => undefined);
 }
 

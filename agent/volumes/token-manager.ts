@@ -19,7 +19,7 @@ interface KeptToken {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Owns the tokens by pod and request. Methods reject if there is neither a valid token nor an API server. */
+/** Owns the tokens by pod and request. Methods reject if there is no valid token and the API server does not issue one. */
 export class TokenManager {
   readonly #client: Client | undefined;
   readonly #clock: Clock;

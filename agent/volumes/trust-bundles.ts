@@ -22,7 +22,10 @@ const clusterTrustBundles: Resource = {
   namespaced: false,
 };
 
-/** Returns PEM. Throws if there is no bundle and the source is not optional. */
+/**
+ * Returns the certificates of the source as PEM; '' for an optional source without a bundle. Throws if a source that is not
+ * optional has no bundle, and with the errors of the API server.
+ */
 export async function trustBundleCertificates(client: Client, source: TrustBundleSource): Promise<string> {
   const bundles = source.name === undefined ? await ofSigner(client, source) : await byName(client, source.name);
   if (bundles.length === 0 && source.optional !== true)

@@ -41,12 +41,16 @@ export class VolumeLimitError extends Error {
   override readonly name = 'VolumeLimitError';
 }
 
-/** The claim of the pod's volume does not exist or is not bound yet, so nothing was attempted. */
+/**
+ * Nothing was attempted, because the claim of the pod's volume cannot be used (yet), or because no plugin serves the volume.
+ */
 export class VolumeNotProcessedError extends Error {
   override readonly name = 'VolumeNotProcessedError';
 }
 
-/** Throws the kubelet's error if a volume is not attached because the node has too many. */
+/**
+ * Throws `VolumeLimitExceeded` if a volume is not attached because the node has too many. Does nothing after other failures.
+ */
 export function checkLimit(pending: ReadonlySet<string>, failures: ReadonlyMap<string, unknown>): void {
   if (![...failures.values()].some((error) => error instanceof Error && error.cause instanceof VolumeLimitError))
     return;

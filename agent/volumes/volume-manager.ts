@@ -16,6 +16,7 @@ import { errorMessage } from '../../api/meta/error-message.ts';
 import type { PodEventRecorder } from '../model/pod-events.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
 import { type PreparedMounts, VolumeError, type VolumeText } from '../runtime/container-volumes.ts';
+import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import { type PodVolume, usedVolumes, type VolumeManager } from './pod-volumes.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
@@ -154,7 +155,7 @@ class HostVolumes implements VolumeManager {
       await Promise.all(
         volumes.map(async (volume) => {
           try {
-            // Refreshes only contents. Mounts are not checked again.
+            // Of volumes that are set up already, only the content is refreshed. Their mounts are not checked again.
             if (!state.ready.has(volume.name) || isPayloadVolume(volume))
               state.ready.set(volume.name, await this.#make(pod, volume, signal));
             pending.delete(volume.name);
@@ -209,7 +210,7 @@ class HostVolumes implements VolumeManager {
     this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${errorMessage(error)}`);
   }
 
-  /** Waits for the work, at most the mount timeout. The error names volumes that hang. */
+  /** Waits for the work, at most the mount timeout, whose error names the volumes that hang, and until the signal aborts. */
   async #within(work: Promise<void>, pending: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, mountTimeoutMs } = this.#options;
     const timeout = Promise.withResolvers<never>();
@@ -227,6 +228,7 @@ class HostVolumes implements VolumeManager {
     }
   }
 
+  /** Sets the timer of the next refresh, if the content of a volume of the pod can change. */
   #scheduleRefresh(state: PodVolumes): void {
     if (![...state.ready.values()].some((volume) => volume.refreshes === true)) return;
     state.refresh?.cancel();
@@ -234,7 +236,7 @@ class HostVolumes implements VolumeManager {
   }
 
   #refresh(state: PodVolumes): void {
-    const { uid, name } = state.pod.metadata;
+    const { uid } = state.pod.metadata;
     if (this.#pods.get(uid) !== state) return;
     const volumes = (state.pod.spec.volumes ?? []).filter((volume) => state.ready.get(volume.name)?.refreshes === true);
     state.queue
@@ -242,14 +244,17 @@ class HostVolumes implements VolumeManager {
         await Promise.all(volumes.map((volume) => this.#refreshVolume(state, volume)));
       })
       .catch((error: unknown) =>
-        this.#options.logger.warn({ pod: name, err: error }, 'Cannot refresh the content of a volume, keeping it'),
+        this.#options.logger.warn(
+          { pod: formatPod(state.pod), err: error },
+          'Cannot refresh the content of the volumes of a pod, keeping it',
+        ),
       )
       .finally(() => {
         if (this.#pods.get(uid) === state) this.#scheduleRefresh(state);
       });
   }
 
-  /** Logs a volume that cannot be refreshed, and continues with the others. */
+  /** Refreshes the content of a volume. Records a failure as an event and does not reject, so that the others are refreshed. */
   async #refreshVolume(state: PodVolumes, volume: Volume): Promise<void> {
     try {
       state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));

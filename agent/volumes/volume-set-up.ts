@@ -1,6 +1,6 @@
 /**
- * Mounts one volume of a pod by its kind. Each kind is a row of the table. The operation is idempotent and finds what exists.
- * The volume manager calls it, with one operation at a time for a pod.
+ * Sets up one volume of a pod by its kind: mounts it, or creates its directory and writes its files. The operation is
+ * idempotent and finds what exists. The volume manager calls it, with one operation at a time for a pod.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ import {
 import type { PodMounts } from './pod-mounts.ts';
 import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 
-/** The path is '' for image volumes. */
+/** A volume that is set up. The path is '' for image volumes, which the runtime mounts. */
 export interface ReadyVolume extends PodVolume {
   readonly readOnly: boolean;
   readonly image?: { readonly reference: string };
@@ -86,7 +86,10 @@ type NfsSource = { readonly server: string; readonly path: string; readonly read
 /** The errors that name their step and volume, or that no event of a volume reports. */
 const STATED = [VolumeStepError, VolumeNotProcessedError, VolumeError];
 
-/** Sets volumes up. Methods throw `VolumeStepError`s and `VolumeError`s. */
+/**
+ * Sets volumes up. Methods throw `VolumeStepError`s, `VolumeNotProcessedError`s and other errors. The other errors do not name
+ * a step; the caller reports them as failures of `MountVolume.SetUp`.
+ */
 export class VolumeSetUp {
   readonly #options: VolumeSetUpOptions;
 
@@ -98,7 +101,7 @@ export class VolumeSetUp {
     return join(this.#options.rootDirectory, 'pods', podUid);
   }
 
-  /** Sets up a volume of any kind, and returns where its content is on the host. */
+  /** Sets up a volume of any kind, and returns where its content is on the host. Rejects for a kind that no plugin serves. */
   setUp(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
     const request = { pod, volume, signal };
     if (volume.emptyDir !== undefined) return this.#emptyDir(request);

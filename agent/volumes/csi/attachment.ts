@@ -27,8 +27,9 @@ interface AttachmentWait {
 }
 
 /**
- * Returns the attacher's metadata for the driver. Throws if the attachment failed or is being deleted; a `VolumeLimitError` if
- * the node has too many volumes.
+ * Waits until the volume is attached, and returns the attacher's metadata for the driver. Throws if the attachment failed or is
+ * being deleted, and when the signal aborts. Throws a `VolumeLimitError` if the node has too many volumes and `updateLimit` is
+ * given.
  */
 export async function awaitAttachment(wait: AttachmentWait): Promise<Readonly<Record<string, string>>> {
   const { client, clock, name, isReported, updateLimit, signal } = wait;

@@ -84,7 +84,10 @@ export function mountOptionsOf(source: CsiSource): readonly string[] {
   return source.kind === 'inline' ? [] : (source.volume.spec?.mountOptions ?? []);
 }
 
-/** Returns the secret of one call. Inline volumes have one for publishing, in the pod's namespace. */
+/**
+ * Returns the secret of one call, or `undefined` if it has none. Inline volumes have one for publishing, in the pod's
+ * namespace.
+ */
 export function secretRefOf(
   { pod, source }: CsiMountRequest,
   key: 'nodeStageSecretRef' | 'nodePublishSecretRef' | 'nodeExpandSecretRef',

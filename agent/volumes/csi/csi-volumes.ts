@@ -170,7 +170,7 @@ export class CsiVolumes {
     }
   }
 
-  /** Returns the driver's measurement, or `undefined` if it offers none. */
+  /** Returns the driver's measurement, or `undefined` if it offers none or the pod has no volume at the path. */
   async usage(podUid: string, path: string): Promise<VolumeMeasure | undefined> {
     const found = (await this.#layout.ofPod(podUid)).find(({ places }) => places.target === path);
     if (found === undefined) return undefined;
@@ -256,6 +256,7 @@ export class CsiVolumes {
     }
   }
 
+  /** Reports the volume as in use and waits until it is attached. Returns the attacher's metadata. */
   async #attached(
     data: VolumeData,
     name: string,
@@ -340,6 +341,7 @@ export class CsiVolumes {
     }
   }
 
+  /** Expands the file system to the size. Returns false if the driver cannot expand volumes on a node. */
   async #grow(plan: Plan, sizeBytes: number): Promise<boolean> {
     const { data, places, driver, request, capability } = plan;
     if (!(await driver.can('expand'))) return false;
@@ -366,7 +368,7 @@ export class CsiVolumes {
     return reference === undefined ? {} : this.#options.sources.secret(reference.namespace, reference.name);
   }
 
-  /** Unstages the volume when the last pod no longer uses it. It can then be detached. */
+  /** Unstages the volume and removes its data, unless a pod of this node still uses it. The volume can then be detached. */
   async #unstageUnused(driver: CsiDriver, data: VolumeData, places: Places): Promise<void> {
     if ((await this.#layout.podsWith(data, places.kind)).length > 0) return;
     const device = (await readVolumeData(places.deviceData)) ?? data;

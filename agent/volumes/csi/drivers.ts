@@ -12,11 +12,11 @@ import type { CsiNode, DriverOnNode } from './csi-node.ts';
 import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
 
 /**
- * The maximum length of a node id, as in the CSINode. The id is written to an annotation of the node before, and all
- * annotations have 256 KiB together.
+ * The maximum length of a node id, as in the CSINode. The id is also written to an annotation of the node, and all annotations
+ * may have 256 KiB together.
  */
 const LONGEST_NODE_ID = 256;
-/** Each becomes a label of the node. */
+/** The maximum number of segments of a driver's topology, each of which becomes a label of the node. */
 const MAX_SEGMENTS = 64;
 
 /** The timeout of each call to a driver. */
@@ -42,7 +42,10 @@ type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
 export interface CsiDriver {
   readonly name: string;
   readonly client: CsiNodeClient;
-  /** Resolves to whether the driver has a capability, which is read from it once. */
+  /**
+   * Resolves to whether the driver has a capability. Reads the capabilities once, and again after a failure, which it rejects
+   * with.
+   */
   can(capability: NodeCapability): Promise<boolean>;
 }
 

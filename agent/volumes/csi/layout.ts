@@ -87,7 +87,7 @@ export class CsiLayout {
     return join(this.root, 'plugins/kubernetes.io/csi/volumeDevices');
   }
 
-  /** Returns the volumes of this driver and handle that pods use, from the pods' directories. */
+  /** Returns the uids of the pods that use the volume: for a block volume those with a published device. */
   async podsWith({ driverName, volumeHandle, specVolID }: VolumeData, kind: Places['kind']): Promise<string[]> {
     if (kind === 'block') return names(join(this.#blockDevices(), 'publish', specVolID));
     const users: string[] = [];
@@ -150,7 +150,7 @@ export async function readVolumeData(directory: string): Promise<VolumeData | un
   }
 }
 
-/** Succeeds if there is no file. */
+/** Removes `vol_data.json`. Does nothing if there is no file. */
 export async function removeVolumeData(directory: string): Promise<void> {
   await rm(join(directory, DATA_FILE), { force: true });
 }
@@ -174,7 +174,7 @@ export async function removePodEntry(places: Places): Promise<void> {
   await removeEmpty(places.podEntry);
 }
 
-/** Creates the link to the device in the pod's directory. */
+/** Creates or replaces the link to the device in the pod's directory. */
 export async function linkDevice(places: Places): Promise<void> {
   await mkdir(dirname(places.podEntry), { recursive: true, mode: 0o750 });
   await rm(places.podEntry, { force: true });

@@ -67,7 +67,10 @@ const MAX_SOCKET_PATH_BYTES = 107;
 /** The maximum number of directories, each of which is watched. */
 const MAX_DIRECTORIES = 256;
 
-/** Owns the known sockets. A handler that rejects is called again, until the socket is gone. */
+/**
+ * Owns the known sockets. A registration that a handler rejects is tried again until the socket is gone. A deregistration that
+ * fails is only logged.
+ */
 export class PluginManager {
   readonly #options: PluginManagerOptions;
   readonly #directory: string;
@@ -163,6 +166,7 @@ export class PluginManager {
       });
   }
 
+  /** Registers the plugin of a socket. Notifies the plugin of the result, and rejects if it cannot be registered. */
   async #register(path: string, entry: Registration, signal: AbortSignal): Promise<void> {
     const client = await connectGrpc({
       socket: path,

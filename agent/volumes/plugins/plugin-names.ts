@@ -7,7 +7,7 @@ const MAX_DRIVERS = 100;
 
 /**
  * Checks the name of a driver that registers. Throws if no object of the API can name a driver so, or if the node has as many
- * drivers as it may have. The kubelet takes any name, of which only such can be used.
+ * drivers as it may have. The kubelet accepts any name, but a driver whose name fails this check cannot be used.
  */
 export function checkDriverName(name: string, registered: ReadonlyMap<string, unknown>): void {
   if (driverNameErrors('name', name).length > 0)
