@@ -91,7 +91,7 @@ export const evictionOptions = {
     default: 0,
     group: EVICTION,
     config: { path: 'evictionMaxPodGracePeriod' },
-    help: "Maximum grace period in seconds of a pod that is evicted for a soft threshold. A negative value uses the pod's own grace period.",
+    help: 'Maximum grace period in seconds of a pod that is evicted for a soft threshold. The least is one second, also for 0 and for a negative value.',
   }),
   mergeDefaultEvictionSettings: field({
     type: 'boolean',

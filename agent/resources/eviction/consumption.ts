@@ -9,7 +9,7 @@ import type { Signal } from './thresholds.ts';
 
 interface Consumption {
   readonly of: (pod: Pod) => PodConsumption | undefined;
-  /** What the message of an eviction shows; `undefined` for a pod without any measurement. */
+  /** What the message of an eviction shows; `undefined` for a pod whose memory was not measured. */
   readonly measured: (pod: Pod) => MeasuredUsage | undefined;
 }
 

@@ -17,7 +17,7 @@ export class NodePressure {
     return this.#conditions.has(CONDITIONS[kind]);
   }
 
-  /** Returns whether the conditions changed. */
+  /** Replaces the conditions, and returns whether they changed. */
   set(conditions: ReadonlySet<Condition>): boolean {
     const hasChanged = this.#conditions.symmetricDifference(conditions).size > 0;
     this.#conditions = conditions;

@@ -29,11 +29,11 @@ export interface RankedPod {
 }
 
 /**
- * Returns the pods in the order of their eviction. For memory and disk: first pods with unknown usage, then pods above their
- * request, and then the others. Within each of these groups lower priority comes first, and then the larger excess over the
- * request. For inodes the same with a request of 0, but as
- * in the kubelet the excess is the number of inodes minus the requested bytes of ephemeral storage. For processes: by lower
- * priority, then by their number.
+ * Returns the pods in the order of their eviction. For memory and disk, pods with unknown usage come first, then pods above
+ * their request, and then the others. Within each of these groups, pods of lower priority come first, and then those with the
+ * larger excess over the request. For inodes the order is the same with a request of 0, but as in the kubelet the excess is the
+ * number of inodes minus the requested bytes of ephemeral storage. For processes, pods of lower priority come first, and then
+ * those with more processes.
  */
 export function rankPods(
   pods: readonly Pod[],

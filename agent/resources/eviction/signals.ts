@@ -1,6 +1,6 @@
 /**
- * Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. It is cheap and does not read
- * single pods.
+ * Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. Reading them is cheap,
+ * because no single pod is measured.
  */
 import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
 import type { Filesystem } from '../statistics/disk-usage.ts';
@@ -82,7 +82,10 @@ export function layoutOf(storage: NodeStorage): StorageLayout {
 
 type ReclaimStep = 'dead-containers' | 'unused-images';
 
-/** Returns what the node removes under a signal before pods are evicted. That frees neither memory nor processes. */
+/**
+ * Returns what the node removes under a signal before pods are evicted. Nothing is removed under signals of memory and
+ * processes.
+ */
 export function reclaimSteps(
   signal: Signal,
   { dedicatedImages, splitContainers }: StorageLayout,

@@ -70,7 +70,10 @@ export interface EvictionSettings {
   readonly thresholds: readonly Threshold[];
   /** The value of `--eviction-pressure-transition-period`. */
   readonly transitionPeriodMs: number;
-  /** `--eviction-max-pod-grace-period` for soft thresholds. Negative: the pod's own grace period applies. */
+  /**
+   * `--eviction-max-pod-grace-period` for soft thresholds. The least is one second, also for a negative number, as in the
+   * kubelet.
+   */
   readonly maxPodGracePeriodSeconds: number;
   /** The value of `--local-storage-capacity-isolation`. */
   readonly localStorage: boolean;
@@ -196,7 +199,7 @@ export function amountOf(value: ThresholdValue, capacity: number): number {
   return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
 }
 
-/** Formats a value as it was written, for example `100Mi` or `10%`. */
+/** Formats a value as an amount or a share of the capacity, for example `100Mi` or `10%`. */
 export function formatValue(value: ThresholdValue): string {
   return 'percent' in value ? `${Number((value.percent * 100).toFixed(4))}%` : formatQuantity(value.quantity);
 }
@@ -218,8 +221,7 @@ export function isMet(
 }
 
 /**
- * Returns the thresholds that are crossed. With `withReclaim`, a threshold stays crossed until the minimum reclaim is available
- * as well.
+ * Returns the thresholds that are crossed, as `isMet` decides. A threshold whose signal was not measured is not crossed.
  */
 export function thresholdsMet(
   thresholds: readonly Threshold[],

@@ -43,8 +43,9 @@ export function goSlice(values: readonly (string | number)[]): string {
 const MAX_STATE_BYTES = 64 * 1024 * 1024;
 
 /**
- * Reads the JSON of a state file. Returns `undefined` if the file does not exist. Throws for anything but a regular file:
- * device plugins can write to the folder of one of the files, and a FIFO in its place would be waited for.
+ * Reads the JSON of a state file. Returns `undefined` if the file does not exist. Throws if its text is not JSON, and for
+ * anything but a regular file: device plugins can write to the folder of one of the files, and a read of a FIFO in its place
+ * would hang.
  */
 export async function readStateFile(path: string): Promise<unknown> {
   const bytes = await inDirectory(dirname(path), (directory) =>
@@ -144,7 +145,7 @@ export class StateWriter {
   }
 }
 
-/** A state file cannot be used. The message names the file and the remedy. */
+/** A state file or the configuration of a manager cannot be used on this host. The message names the remedy. */
 export class StateError extends Error {
   override readonly name = 'StateError';
 }

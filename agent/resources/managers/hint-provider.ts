@@ -8,8 +8,9 @@ import type { ProviderHints, TopologyHint } from './topologymanager/hints.ts';
 
 /** A manager of one kind of resource. It offers topology hints and allocates the resource. */
 export interface HintProvider {
+  /** Returns hints for one container. */
   containerHints(pod: Pod, container: Container): ProviderHints;
-  /** Hints for the pod as a whole. */
+  /** Returns hints for the pod as a whole. */
   podHints(pod: Pod): ProviderHints;
   /**
    * Allocates the container's resources. Idempotent: a container keeps what it already has. Throws `AdmissionError` for

@@ -152,7 +152,7 @@ export class ResourceManagers {
     return this.#options.devices.capacity();
   }
 
-  /** Returns the health of the devices of a container, or nothing if it has none or the health is not reported. */
+  /** Returns the health of the devices of a container, or `undefined` if it has none or the health is not reported. */
   deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
     const { reportsHealth, devices, claims } = this.#options;
     if (!reportsHealth) return undefined;

@@ -9,7 +9,7 @@ type Read = (usage: CgroupUsage) => number | undefined;
 /** Converts nanoseconds. */
 export const seconds = (ns: number): number => ns / 1e9;
 
-/** The name, the help text and the function that reads the value. */
+/** Name, help and value of the counters of a cgroup. A counter whose value is `undefined` is left out. */
 export const COUNTERS: readonly (readonly [string, string, Read])[] = [
   [
     'container_cpu_user_seconds_total',
@@ -141,7 +141,7 @@ export const STARTED = family(
   'container_start_time_seconds',
   'Start time of the container since unix epoch in seconds.',
 );
-/** Persistent memory modules, which are not counted. */
+/** The capacity of persistent memory modules, which is reported as 0. */
 export const NVM = family(
   'gauge',
   'machine_nvm_capacity',

@@ -11,8 +11,8 @@ export function parseFlatKeyed(text: string): ReadonlyMap<string, number> {
 }
 
 /**
- * Parses a single number. Returns `undefined` for `max`, and for the value that means no limit in cgroup v1 (the
- * largest multiple of a page).
+ * Parses a limit. Returns `undefined` for an absent or empty file, for `max`, for a negative number, and for the value that
+ * means no limit in cgroup v1 (the largest multiple of a page).
  */
 export function parseLimit(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;

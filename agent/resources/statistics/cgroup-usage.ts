@@ -41,7 +41,7 @@ export interface CgroupUsage {
     readonly oomKills: number;
     /** `undefined` means no limit. */
     readonly limitBytes: number | undefined;
-    /** The memory that the kernel protects under memory pressure; `undefined` if none is set. */
+    /** The soft limit: `memory.soft_limit_in_bytes` of v1, `memory.high` of v2; `undefined` means no limit. */
     readonly reservationBytes: number | undefined;
     /** The limit as the kernel's file has it: v1 limits memory and swap together, v2 swap alone. */
     readonly swapLimitBytes: number | undefined;
@@ -85,7 +85,10 @@ export async function readCgroupFiles(
   return new Map(files.flatMap(([name, text]) => (text === undefined ? [] : [[name, text] as const])));
 }
 
-/** Returns when the directory of a cgroup was created. A new child changes its time, but not that of the file. */
+/**
+ * Returns when the cgroup was created: the earlier time of its directory and of one of its files, because a new child cgroup
+ * changes the time of the directory alone. Returns `undefined` if neither exists.
+ */
 export async function creationMs(directory: string, file: string): Promise<number | undefined> {
   // A cgroup that is gone has no times.
   const times = await Promise.all([directory, join(directory, file)].map((path) => stat(path).catch(() => undefined)));

@@ -12,7 +12,10 @@ export interface CpuSample {
 const MIN_MS = 900;
 const MAX_MS = 90_000;
 
-/** Returns the sample with the rate since the sample before it, which is kept if it is too recent for a rate. */
+/**
+ * Returns the sample with the rate since the sample before it. Returns the sample before it if that is too recent for a rate.
+ * The sample has no rate if there is none before it, if that is too old, or if the CPU time has decreased.
+ */
 export function nextCpuSample(before: CpuSample | undefined, usageNs: number, atMs: number): CpuSample {
   if (before === undefined || atMs - before.atMs > MAX_MS || usageNs < before.usageNs)
     return { atMs, usageNs, nanoCores: undefined };

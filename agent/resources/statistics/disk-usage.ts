@@ -52,7 +52,7 @@ export function fromStatfs(space: Statfs): Omit<Filesystem, 'device'> {
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 
-/** Resolves to `undefined` if the path cannot be read. */
+/** Reads the size of the filesystem that holds the path. Resolves to `undefined` if the path cannot be read. */
 export async function filesystemOf(path: string): Promise<Filesystem | undefined> {
   try {
     const [space, entry] = await Promise.all([statfs(path), lstat(path)]);
@@ -99,7 +99,7 @@ async function wholeFilesystem(path: string, soFar: GrowingUsage | undefined): P
   return usage;
 }
 
-/** Returns the usage of the files of a directory, without the directory and those in it. */
+/** Returns the usage of the files of a directory, without the directory and those in it. The usage is zero if there is none. */
 export async function filesUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
   const directory = await Directory.open(path).catch(() => undefined);
   // The directory was removed, or does not exist yet.
@@ -187,6 +187,10 @@ async function walk(
   return tally;
 }
 
+/**
+ * Leaves the innermost directory. If the outer one is not open any more, opens it again by `..`. If that is another directory
+ * now, drops all levels that are not open.
+ */
 async function leave(levels: Level[]): Promise<void> {
   const left = levels.pop();
   const next = levels.at(-1);

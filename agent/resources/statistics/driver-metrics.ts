@@ -12,7 +12,7 @@ const STORAGE_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 60
 /** Programs of pods can create sockets. Those beyond this number are not shown. */
 const MAX_SHOWN_SOCKETS = 256;
 
-/** Measures calls to CSI drivers. Volumes of plugins that became CSI drivers (`migrated`) are those of the drivers here. */
+/** Measures calls to CSI drivers. The label `migrated` is always `false`. */
 export function csiCallMetrics(metrics: MetricsRegistry, clock: Clock): DriverCallObserver {
   const durations = metrics.histogram({
     name: 'csi_operations_seconds',

@@ -6,7 +6,9 @@ import { formatNumber } from '../../../api/component/metrics.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 
-/** Collects samples of one response. Samples of a family must be added one after the other. */
+/**
+ * Collects the samples of one response. The samples of a family are written together, in the order in which they were added.
+ */
 export class Exposition {
   readonly #families = new Map<string, string[]>();
 

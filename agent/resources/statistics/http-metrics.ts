@@ -1,6 +1,6 @@
 /**
- * Counts the requests to the agent's server by method, kind of path and port. Paths are reduced to their first segment,
- * which bounds the number of series.
+ * Counts the requests to the agent's server by method, kind of path and port. Paths are reduced to their first segment, those
+ * below `/metrics` to two, and unknown ones to `other`, which bounds the number of series.
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

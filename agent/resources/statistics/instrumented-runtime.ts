@@ -46,7 +46,10 @@ const OPERATIONS: Readonly<Record<keyof Runtime, string | undefined>> = {
   close: undefined,
 };
 
-/** Multiplied one after the other, as Go does, because the last digits of the numbers are in the names of the buckets. */
+/**
+ * The bounds of the buckets in seconds. Each is the one before it times 2.5, as Go computes them, because the last digits of
+ * the numbers are in the names of the buckets.
+ */
 const OPERATION_BUCKETS = Array.from({ length: 13 }).reduce<number[]>(
   (all) => [...all, (all.at(-1) ?? 0) * 2.5],
   [0.005],

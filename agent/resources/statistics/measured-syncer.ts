@@ -8,14 +8,14 @@ import { type PodStartups, STARTUP_BUCKETS } from './pod-startup.ts';
 interface MeasuredSyncerOptions {
   readonly metrics: MetricsRegistry;
   readonly clock: Clock;
-  /** The status that was last sent to the kube-apiserver. */
+  /** Returns the last status that the status manager has of the pod. */
   readonly status: (uid: string) => PodStatus | undefined;
   readonly startups: Pick<PodStartups, 'worked'>;
 }
 
 /**
- * Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, `kill` its termination and
- * `terminated` its clean-up.
+ * Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, `sync` a later one, `kill` its termination
+ * and `terminated` its clean-up.
  */
 export function measuredSyncer(
   syncer: PodSyncer,

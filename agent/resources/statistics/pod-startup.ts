@@ -51,13 +51,13 @@ interface Startup {
 
 /** Owns what is known of pods that have not started yet. */
 export interface PodStartups {
-  /** A pod as the API server has it. */
+  /** Receives each pod of the API server as it changes, and measures its startup when all its containers have started. */
   observed(pod: Pod): void;
-  /** The first step of the pod's worker begins. */
+  /** Called when the first step of the pod's worker begins. */
   worked(podUid: string): void;
-  /** An image was pulled for the pod, or the pull has failed. */
+  /** Called when an image was pulled for the pod, or the pull has failed. */
   pulled(podUid: string, tookMs: number): void;
-  /** The agent has refused the pod. */
+  /** Called when the agent has rejected the pod. */
   rejected(podUid: string, reason: string): void;
   forget(podUid: string): void;
 }

@@ -16,9 +16,9 @@ interface PodWalksOptions<T> {
 
 /** The disk usage of a pod, as far as it is known. */
 interface Measured<T> {
-  /** The last complete measurement. */
+  /** The last complete measurement; `undefined` before the first one. */
   readonly whole: T | undefined;
-  /** What the running measurement has found so far. */
+  /** What the running measurement has found so far; `undefined` if none is running. */
   readonly soFar: DiskUsage | undefined;
 }
 

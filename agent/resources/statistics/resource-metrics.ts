@@ -30,7 +30,7 @@ const SWAP_LIMIT = gauge(
 );
 const ERROR = gauge('resource_scrape_error', '1 if there was an error while getting container metrics, 0 otherwise');
 
-/** Writes only the error if the usage could not be read. */
+/** Returns the whole page. Without a snapshot, it has only `resource_scrape_error 1`. */
 export function resourceMetrics(snapshot: UsageSnapshot | undefined): string {
   const page = new Exposition();
   page.add(ERROR, snapshot === undefined ? 1 : 0);

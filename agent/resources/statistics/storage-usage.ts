@@ -29,7 +29,7 @@ export interface VolumeUsage {
   readonly ephemeral: boolean;
   /** The volume is in memory and counts for memory instead of disks. */
   readonly memory: boolean;
-  /** The name of the volume's persistent volume claim. */
+  /** The name of the volume's persistent volume claim; '' if it has none. */
   readonly claim: string;
 }
 
@@ -120,7 +120,8 @@ export class StorageUsage {
 
   /**
    * Resolves to the usage of the pods that have been measured. A measurement may be older than `maxAgeMs` where it takes long.
-   * Until it has ended, the ephemeral usage of such a pod is at least what was found so far.
+   * Until it has ended, the ephemeral usage of such a pod is at least what was found so far. Nothing is measured if `periodMs`
+   * is not positive.
    */
   async pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
     const { periodMs, pods } = this.#options;

@@ -37,7 +37,7 @@ export interface PodUsage {
   readonly usage: CgroupUsage;
   readonly nanoCores: number | undefined;
   readonly containers: readonly ContainerUsage[];
-  /** The interfaces of the pod's network namespace; empty on the host's network. */
+  /** The interfaces of the pod's network namespace; empty on the host's network and if no container's cgroup is accessible. */
   readonly interfaces: readonly InterfaceCounters[];
 }
 

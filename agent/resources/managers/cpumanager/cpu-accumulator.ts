@@ -33,7 +33,7 @@ class Accumulator {
   needed: number;
   free: CpuSet;
   readonly #topology: CpuTopology;
-  /** Whether NUMA nodes contain sockets or sockets contain NUMA nodes. */
+  /** NUMA nodes and sockets, first the one that contains the other. */
   readonly #levels: readonly [outer: Level, inner: Level];
 
   constructor(topology: CpuTopology, available: CpuSet, count: number) {
@@ -199,6 +199,7 @@ interface DistributionRequest {
   readonly freeOn: (node: number) => number;
 }
 
+/** Returns the set of `size` nodes that leaves the free CPUs most evenly distributed, or `undefined` if no set has enough. */
 function bestDistribution(
   nodes: readonly number[],
   size: number,

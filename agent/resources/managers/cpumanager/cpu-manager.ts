@@ -122,7 +122,10 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     return new Map(numaNodes.map((node) => [node, this.#topology.cpusIn('numaNode', [node], exclusive).size]));
   }
 
-  /** Reconciles running containers at every period, and shortly after the shared pool has changed. */
+  /**
+   * Reconciles running containers at every period, and shortly after the shared pool has changed, until the signal aborts.
+   * Returns at once without the static policy.
+   */
   async run(running: RunningContainers, signal: AbortSignal): Promise<void> {
     if (this.policy === undefined) return;
     await this.#loop.run(signal, async () => {
@@ -131,6 +134,7 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     });
   }
 
+  /** Updates the running containers whose CPU set is not the allocated one. Logs failures and does not reject. */
   async reconcile(running: RunningContainers): Promise<void> {
     const { logger } = this.#options;
     let containers: readonly RunningContainer[];
@@ -152,8 +156,8 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
         this.#applied.set(container.id, wanted);
       } catch (error) {
         logger.warn(
-          { err: error, container: container.name, pod: container.podUid },
-          'Cannot set the CPUs of a container',
+          { err: error, container: container.name, podUid: container.podUid },
+          'Cannot set the CPUs of a container, retrying',
         );
       }
     }

@@ -39,7 +39,7 @@ export class CpuState {
     return state;
   }
 
-  /** Returns the CPUs that the container has exclusively. */
+  /** Returns the CPUs that the container has exclusively, or `undefined` if it has none. */
   exclusive(podUid: string, container: string): CpuSet | undefined {
     return this.#assigned.get(podUid, container);
   }

@@ -113,7 +113,10 @@ export class StaticCpuPolicy {
     return this.#deps.state.shared.difference(this.reserved);
   }
 
-  /** Throws `AdmissionError` or `CpuAllocationError`. */
+  /**
+   * Allocates the exclusive CPUs of the container. Does nothing if it has them already or uses the shared pool. Throws
+   * `AdmissionError` or `CpuAllocationError` if too few CPUs are free.
+   */
   allocate(pod: Pod, container: Container): void {
     const { state, topology, options, affinity } = this.#deps;
     const { uid } = pod.metadata;
@@ -179,7 +182,7 @@ export class StaticCpuPolicy {
     };
   }
 
-  /** Returns the CPUs of the pod to the shared pool. */
+  /** Gives the CPUs of the pod back to the shared pool. Returns whether the pod had any. */
   release(podUid: string): boolean {
     const { state } = this.#deps;
     const containers = state.ofPod(podUid);
@@ -200,7 +203,7 @@ export class StaticCpuPolicy {
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid), count) };
   }
 
-  /** Returns the sets of NUMA nodes from which the exclusive CPUs of the whole pod can come. */
+  /** Returns the sets of NUMA nodes from which the exclusive CPUs of the whole pod can come; `{}` if it needs none. */
   podHints(pod: Pod): ProviderHints {
     const count = podAmount(pod, (container) => this.exclusiveCount(pod, container));
     if (count === 0) return {};

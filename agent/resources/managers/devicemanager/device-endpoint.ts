@@ -34,7 +34,7 @@ export class DeviceEndpoint {
     this.#client = client;
   }
 
-  /** Throws if the socket does not respond. */
+  /** Connects to the plugin and reads its options. Throws if the socket does not respond. */
   static async connect(socket: string, signal: AbortSignal): Promise<DeviceEndpoint> {
     const client = await connectGrpc({
       socket,
@@ -96,7 +96,7 @@ export class DeviceEndpoint {
     return containerResponses[0]?.deviceIds ?? [];
   }
 
-  /** Tells the plugin that a container with the devices starts, if the plugin requires it. */
+  /** Notifies the plugin that a container with the devices starts, if the plugin requires it. */
   async preStart(ids: readonly string[]): Promise<void> {
     if (!this.options.preStartRequired) return;
     await this.#client.call('preStartContainer', { devicesIds: ids }, { timeoutMs: CALL_TIMEOUT_MS });

@@ -123,7 +123,7 @@ export class DeviceManager implements HintProvider {
     };
   }
 
-  /** Throws if the plugin does not respond. */
+  /** Connects to the plugin of a resource. Throws if it does not respond, or if the node has too many resources. */
   connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
     return this.#resources.connect(resource, socket, signal);
   }
@@ -328,7 +328,7 @@ export class DeviceManager implements HintProvider {
     return this.#pods.runOptions(uid, container.name);
   }
 
-  /** Returns every device of a container with its health, by resource, or nothing if it has none. */
+  /** Returns every device of a container with its health, by resource, or `undefined` if it has none. */
   deviceHealth(podUid: string, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
     const rows = [...this.#pods.ofContainer(podUid, container)].map(([resource, allocation]) => ({
       name: resource,

@@ -13,7 +13,10 @@ export class LostAllocations {
   /** Names of pods by uid, by resource. */
   readonly #pods = new Map<string, Map<string, string>>();
 
-  /** Notes what a pod has that an earlier agent started. Returns whether the container may have devices that are not known. */
+  /**
+   * Records the resources of a container whose pod an earlier agent started. Returns whether the container may have devices
+   * that are not known.
+   */
   hold({ metadata, status }: Pod, container: Container): boolean {
     if (status?.startTime === undefined) return false;
     const resources = Object.entries(limitsOf(container))

@@ -60,8 +60,8 @@ export class PluginResources {
   }
 
   /**
-   * Adds a resource that had a plugin before the agent started. The plugin has as much time to reconnect as if it
-   * disconnected now.
+   * Adds a resource that had a plugin before the agent started, unless the node has too many. The plugin has as much time to
+   * reconnect as if it disconnected now.
    */
   expect(name: string): void {
     if (!this.#hasRoom(name)) return;
@@ -105,7 +105,7 @@ export class PluginResources {
     background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
   }
 
-  /** Takes the plugin as gone, unless another one has registered the resource at another socket since. */
+  /** Treats the plugin as disconnected, unless another one has registered the resource at another socket since. */
   disconnect(name: string, socket: string): void {
     const endpoint = this.endpoint(name);
     if (endpoint?.socket === socket) this.#lose(name, endpoint);
@@ -180,7 +180,7 @@ export class PluginResources {
     return this.#resources.get(name)?.devices.get(id)?.health ?? HEALTHY;
   }
 
-  /** Returns no nodes for a device without NUMA affinity. */
+  /** Returns the NUMA nodes of a device; none for a device without NUMA affinity. */
   nodesOf(name: string, id: string): readonly number[] {
     return (this.#resources.get(name)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
   }

@@ -35,7 +35,7 @@ export class PodDevices {
     this.#pods.set(podUid, containers);
   }
 
-  /** Returns whether the pod had devices. */
+  /** Removes the allocations of a pod. Returns whether it had any. */
   delete(podUid: string): boolean {
     return this.#pods.delete(podUid);
   }
@@ -71,6 +71,7 @@ export class PodDevices {
     return [...found];
   }
 
+  /** Returns all allocations in the form of the checkpoint. */
   entries(codec: MessageCodec): readonly PodDevicesEntry[] {
     return [...this.#all()].map(({ podUid, container, allocation }) => ({
       PodUID: podUid,

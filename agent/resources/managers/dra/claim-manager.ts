@@ -272,7 +272,7 @@ export class ClaimManager {
       }));
   }
 
-  /** Returns the devices of a container's claims with their health, by claim or request, or nothing if it has none. */
+  /** Returns the devices of a container's claims with their health, by claim or request, or `undefined` if it has none. */
   deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
     const { resources = {} } = pod.spec.containers.find(({ name }) => name === container) ?? {};
     const rows = (resources.claims ?? []).flatMap((use) => {
@@ -350,7 +350,9 @@ function isHeldBy({ Namespace, PodUIDs }: PreparedClaim, { metadata }: Pod): boo
   return Namespace === metadata.namespace && PodUIDs[metadata.uid] !== undefined;
 }
 
-/** Returns `undefined` if the pod's claim needs no ResourceClaim. Throws if the ResourceClaim is not created yet. */
+/**
+ * Returns the ResourceClaim's name; `undefined` if the pod's claim needs none. Throws if the ResourceClaim is not created yet.
+ */
 function claimName(
   pod: Pod,
   reference: { readonly name: string; readonly resourceClaimName?: string },

@@ -46,7 +46,7 @@ export class DraDrivers {
     this.#health = new DriverHealth({ clock, logger, onChange: onHealth });
   }
 
-  /** Ends with the signal. */
+  /** Deletes slices of drivers that have gone, and keeps the streams of health open, until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([this.#slices?.run(signal), this.#health.run(signal)]);
   }

@@ -81,7 +81,7 @@ export class DriverHealth {
     this.#watches.delete(socket);
   }
 
-  /** Returns what the driver reported last, or `Unknown` if the report has expired. */
+  /** Returns what the driver reported last of the device, or `Unknown` if it reported nothing or the report has expired. */
   healthOf(driver: string, device: string): DeviceHealth {
     const known = this.#drivers.get(driver)?.get(device);
     if (known === undefined || this.#options.clock.monotonic() > known.untilMs) return UNKNOWN;

@@ -1,7 +1,7 @@
 /**
  * Deletes the ResourceSlices of this node whose drivers are not there, so that no pod gets a device that nobody could prepare.
- * It happens when the agent starts, before any driver has registered, and half a minute after the last instance of a driver
- * has gone, as the kubelet does. A driver that registers again before keeps its slices.
+ * As in the kubelet, slices are deleted when the agent starts, before any driver has registered, and half a minute after the
+ * last instance of their driver has gone. A driver that registers again within this time keeps its slices.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { Backoff } from '../../../../api/machinery/backoff.ts';

@@ -73,7 +73,7 @@ export class MemoryState {
     return state;
   }
 
-  /** Returns the memory and huge pages that are reserved for the container. */
+  /** Returns the memory and huge pages that are allocated to the container, or `undefined` if it has none. */
   blocks(podUid: string, container: string): readonly MemoryBlock[] | undefined {
     return this.#blocks.get(podUid, container);
   }

@@ -107,7 +107,10 @@ export class StaticMemoryPolicy {
     );
   }
 
-  /** Throws an error that names what memory is missing. */
+  /**
+   * Allocates the memory of the container on the nodes of its affinity. Does nothing if it has its memory already or gets none.
+   * Throws if no permitted nodes have enough memory.
+   */
   allocate(pod: Pod, container: Container): void {
     const { uid } = pod.metadata;
     const wanted = this.wanted(pod, container);
@@ -128,6 +131,9 @@ export class StaticMemoryPolicy {
     this.#takeFromInits(pod, container, blocks);
   }
 
+  /**
+   * Returns the nodes of the container's affinity, or the best nodes without one. Adds nodes if these have too little memory.
+   */
   #chooseNodes(pod: Pod, container: Container, wanted: Amounts): NumaMask {
     const { affinity, preferred } = this.#affinity.affinity(pod.metadata.uid, container.name);
     let best: Hint;
@@ -224,7 +230,7 @@ export class StaticMemoryPolicy {
     return Object.fromEntries(types.map((type) => [type, hints]));
   }
 
-  /** Returns the memory of a pod to its NUMA nodes. Returns whether the pod had any. */
+  /** Gives the memory of a pod back to its NUMA nodes. Returns whether the pod had any. */
   release(podUid: string): boolean {
     const containers = this.#state.ofPod(podUid);
     if (containers.size === 0) return false;

@@ -14,7 +14,7 @@ export interface CpuInfo {
   readonly core: number;
   readonly socket: number;
   readonly numaNode: number;
-  /** The lowest CPU id that shares the last-level cache. */
+  /** The lowest CPU id that shares the last-level cache; the socket if the kernel reports no such cache. */
   readonly uncoreCache: number;
 }
 

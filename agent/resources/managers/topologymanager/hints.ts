@@ -103,6 +103,7 @@ function mergeChoice(all: NumaMask, choice: readonly TopologyHint[]): { affinity
   };
 }
 
+/** Returns the better of the best hint so far and a candidate. A candidate without nodes is not a hint. */
 function better(
   current: TopologyHint | undefined,
   candidate: { readonly affinity: NumaMask; readonly preferred: boolean },
