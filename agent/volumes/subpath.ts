@@ -88,11 +88,9 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
   return done;
 }
 
-/**
- * Returns the target of a link. Returns `undefined` if nothing or no link has the name, or if it cannot be read; the entry is
- * checked when it is opened.
- */
+/** Returns the target of a link. Returns `undefined` if nothing or no link has the name, or if it cannot be read. */
 async function linkOf(directory: string, name: string): Promise<string | undefined> {
+  // The entry is checked when it is opened.
   return inDirectory(directory, (opened) => opened.readlink(name)).catch(() => undefined);
 }
 
