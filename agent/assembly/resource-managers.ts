@@ -165,7 +165,7 @@ async function serve(
           accounts: managers.accounts(),
           activePods: () => (table.sourcesReady() ? table.active() : []),
           podByName: (namespace, name) => table.byName(namespace, name),
-          observe: (endpoint, failed) => metrics.podResources(endpoint, failed),
+          observe: (endpoint, request) => metrics.podResources(endpoint, request),
         }),
       );
   } catch (error) {

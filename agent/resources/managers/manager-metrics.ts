@@ -9,7 +9,10 @@ interface ManagerMetrics {
   /** The resources of a container or pod are on one NUMA node, or could not be. */
   aligned(scope: 'container' | 'pod', isAligned: boolean): void;
   device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
-  podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;
+  podResources(
+    endpoint: 'list' | 'get' | 'get_allocatable',
+    request: { readonly version: 'v1' | 'v1alpha1'; readonly failed: boolean },
+  ): void;
   claim(operation: string, failed: boolean, tookMs: number): void;
   /** Registers gauges that read the managers' state at each scrape. */
   follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
@@ -160,10 +163,12 @@ function podResourcesMetrics(counter: Counter): Pick<ManagerMetrics, 'podResourc
     }),
   );
   return {
-    podResources(endpoint, failed) {
-      requests.with('v1').inc();
-      endpoints.get(endpoint)?.requests.with('v1').inc();
-      if (failed) endpoints.get(endpoint)?.errors.with('v1').inc();
+    podResources(endpoint, { version, failed }) {
+      requests.with(version).inc();
+      // As in the kubelet, requests of the older version count in the total alone.
+      if (version === 'v1alpha1') return;
+      endpoints.get(endpoint)?.requests.with(version).inc();
+      if (failed) endpoints.get(endpoint)?.errors.with(version).inc();
     },
   };
 }

@@ -34,7 +34,11 @@ interface PodResourcesOptions {
   readonly accounts: ResourceAccounts;
   readonly activePods: () => readonly Pod[];
   readonly podByName: (namespace: string, name: string) => Pod | undefined;
-  readonly observe: (endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean) => void;
+  /** Called after each request, with the version of the API that the client used. */
+  readonly observe: (
+    endpoint: 'list' | 'get' | 'get_allocatable',
+    request: { readonly version: 'v1' | 'v1alpha1'; readonly failed: boolean },
+  ) => void;
 }
 
 /** The rate limit of the kubelet (`DefaultQPS`, `DefaultBurstTokens` of its PodResources API). */
@@ -47,7 +51,11 @@ const BURST = 10;
  */
 export async function servePodResources(options: PodResourcesOptions): Promise<() => Promise<void>> {
   const limit = rateLimit(options.clock);
-  const answer = <Q, A>(endpoint: 'list' | 'get' | 'get_allocatable', work: (request: Q) => A): ((request: Q) => A) => {
+  const answer = <Q, A>(
+    endpoint: 'list' | 'get' | 'get_allocatable',
+    work: (request: Q) => A,
+    version: 'v1' | 'v1alpha1' = 'v1',
+  ): ((request: Q) => A) => {
     return (request) => {
       let failed = true;
       try {
@@ -56,22 +64,24 @@ export async function servePodResources(options: PodResourcesOptions): Promise<(
         failed = false;
         return result;
       } finally {
-        options.observe(endpoint, failed);
+        options.observe(endpoint, { version, failed });
       }
     };
   };
-  const list = answer('list', () => ({
-    podResources: options.activePods().map((pod) => podResources(pod, options.accounts)),
-  }));
+  const listed = () => ({ podResources: options.activePods().map((pod) => podResources(pod, options.accounts)) });
   return serveGrpc({
     socket: join(options.rootDirectory, 'pod-resources', 'kubelet.sock'),
     services: [
-      { messages: POD_RESOURCES_MESSAGES, methods: ALPHA_METHODS, handlers: { list } },
+      {
+        messages: POD_RESOURCES_MESSAGES,
+        methods: ALPHA_METHODS,
+        handlers: { list: answer('list', listed, 'v1alpha1') },
+      },
       {
         messages: POD_RESOURCES_MESSAGES,
         methods: POD_RESOURCES_METHODS,
         handlers: {
-          list,
+          list: answer('list', listed),
           getAllocatableResources: answer('get_allocatable', () => allocatable(options.accounts)),
           get: answer('get', ({ podName, podNamespace }: IncomingOf<Messages, 'GetPodResourcesRequest'>) => {
             const pod = options.podByName(podNamespace, podName);

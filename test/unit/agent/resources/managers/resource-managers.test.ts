@@ -5,7 +5,11 @@ import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import type { Pod } from '../../../../../agent/model/pod.ts';
 import { connectGrpc } from '../../../../../api/grpc/grpc-client.ts';
-import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../../agent/resources/podresources/schema.ts';
+import {
+  ALPHA_METHODS,
+  POD_RESOURCES_MESSAGES,
+  POD_RESOURCES_METHODS,
+} from '../../../../../agent/resources/podresources/schema.ts';
 import { servePodResources } from '../../../../../agent/resources/podresources/pod-resources-server.ts';
 import { CpuManager } from '../../../../../agent/resources/managers/cpumanager/cpu-manager.ts';
 import { parseCpuSet } from '../../../../../agent/resources/managers/cpu-set.ts';
@@ -260,13 +264,18 @@ test('the pod-resources socket reports the allocations and the allocatable resou
   const mine = pod('mine', 2, '2Gi', 2);
   await admit(rig, mine);
   const observed: string[] = [];
+  const registry = new MetricsRegistry();
+  const metrics = registerManagerMetrics(registry);
   const close = await servePodResources({
     rootDirectory: rig.rootDirectory,
     clock: rig.clock,
     accounts: rig.managers.accounts(),
     activePods: () => [mine],
     podByName: (_namespace, name) => (name === 'mine' ? mine : undefined),
-    observe: (endpoint, failed) => observed.push(`${endpoint} ${failed}`),
+    observe(endpoint, request) {
+      observed.push(`${endpoint} ${request.version} ${request.failed}`);
+      metrics.podResources(endpoint, request);
+    },
   });
   t.after(close);
   const client = await connectGrpc({
@@ -314,7 +323,18 @@ test('the pod-resources socket reports the allocations and the allocatable resou
   assert.match(String(refused[0]?.reason), /code = ResourceExhausted desc = rejected by rate limit/);
   await rig.clock.advance(1_000);
   await client.call('list', {}, options);
-  assert.equal(observed.at(-1), 'list false');
+  assert.equal(observed.at(-1), 'list v1 false');
+  const older = await connectGrpc({
+    socket: join(rig.rootDirectory, 'pod-resources', 'kubelet.sock'),
+    messages: POD_RESOURCES_MESSAGES,
+    methods: ALPHA_METHODS,
+  });
+  t.after(() => older.close());
+  await older.call('list', {}, options);
+  assert.equal(observed.at(-1), 'list v1alpha1 false');
+  const text = registry.text();
+  assert.match(text, /endpoint_requests_total\{server_api_version="v1alpha1"\} 1\n/);
+  assert.doesNotMatch(text, /endpoint_requests_list\{server_api_version="v1alpha1"\}/);
 });
 
 test('a host with too many NUMA nodes is rejected', async () => {
