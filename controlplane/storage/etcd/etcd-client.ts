@@ -7,7 +7,7 @@ import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import { printable } from '../../../api/meta/quote.ts';
-import { endOf, ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES, LEASE_IDS } from './etcd-interface.ts';
+import { endOf, ETCD_MESSAGES, ETCD_METHODS, etcdTarget, LARGEST_MESSAGE_BYTES, LEASE_IDS } from './etcd-interface.ts';
 
 /** The error of an etcd that cannot be reached or refused a call. The message is for the operator. */
 export class EtcdError extends PlainError {
@@ -63,17 +63,17 @@ const REACH_WITHIN_MS = 5000;
  */
 const LARGEST_REVISION = 2 ** 52;
 
-/** Connects to etcd. Throws `EtcdError` if no server answers. */
+/** Connects to etcd. Throws `EtcdError` for what is no URL of a server, and if no server answers. */
 export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {
   const failures: string[] = [];
   for (const server of servers) {
-    const url = URL.parse(server);
-    if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:'))
+    const address = etcdTarget(server);
+    if (address === undefined)
       throw new EtcdError(`${server} is not a URL of an etcd server, such as https://etcd-1:2379`);
     const channel = await openChannel({
-      target: url.host,
+      target: address.target,
       largestMessageBytes: LARGEST_MESSAGE_BYTES,
-      tls: url.protocol === 'https:' ? tls : undefined,
+      tls: address.isTls ? tls : undefined,
     });
     const rpc = grpcClient(channel, {
       messages: ETCD_MESSAGES,

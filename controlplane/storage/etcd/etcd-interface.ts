@@ -1,4 +1,5 @@
-/** Defines the messages and methods of etcd's API v3 that are used. */
+/** Defines the messages and methods of etcd's API v3 that are used, and the addresses of its servers. */
+import { ETCD_CLIENT_PORT } from '../../../api/meta/etcd-ports.ts';
 
 /** The fields by message, each with its number and type, from etcd's `rpc.proto` and `kv.proto`. */
 export const ETCD_MESSAGES = {
@@ -75,7 +76,7 @@ export const ETCD_METHODS = {
   status: ['etcdserverpb.Maintenance', 'StatusRequest', 'StatusResponse'],
 } as const;
 
-/** The target of a comparison. */
+/** The value `Compare.CompareTarget.VERSION`. */
 export const COMPARE_VERSION = 0;
 /** The value `Compare.CompareTarget.MOD`. */
 export const COMPARE_MOD_REVISION = 2;
@@ -97,3 +98,15 @@ export const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 
 /** IDs of leases are below this, because larger ones would not fit into a number. etcd takes any ID that is free. */
 export const LEASE_IDS = 2 ** 48;
+
+/**
+ * Returns the gRPC target of a server's URL, such as `etcd-1:2379` of `https://etcd-1`, and whether it uses TLS. Returns
+ * `undefined` for what is no URL with `http` or `https`.
+ */
+export function etcdTarget(url: string): { readonly target: string; readonly isTls: boolean } | undefined {
+  const parsed = URL.parse(url);
+  if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') || parsed.host === '')
+    return undefined;
+  const target = parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host;
+  return { target, isTls: parsed.protocol === 'https:' };
+}

@@ -6,8 +6,8 @@ import { createHash } from 'node:crypto';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
-import { ETCD_CLIENT_PORT } from '../../../api/meta/etcd-ports.ts';
 import { EtcdError } from './etcd-client.ts';
+import { etcdTarget } from './etcd-interface.ts';
 
 /** Identifiers are unsigned integers of 64 bits, as decimal text. */
 export interface EtcdMember {
@@ -90,14 +90,17 @@ export class EtcdMembers {
     this.#rpc = rpc;
   }
 
-  /** Asks the member with this URL (`https://10.0.0.1:2379`). Opens no connection yet. */
+  /**
+   * Creates the access to the member with this URL (`https://10.0.0.1:2379`). Opens no connection yet. Throws `EtcdError` for
+   * what is no such URL.
+   */
   static async at(url: string, tls: GrpcTls): Promise<EtcdMembers> {
-    const parsed = URL.parse(url);
-    if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:'))
+    const server = etcdTarget(url);
+    if (server === undefined)
       throw new EtcdError(`${url} is not a URL of an etcd server, such as https://10.0.0.1:2379`);
     const channel = await openChannel({
-      target: parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host,
-      tls: parsed.protocol === 'https:' ? tls : undefined,
+      target: server.target,
+      tls: server.isTls ? tls : undefined,
     });
     return new EtcdMembers(url, grpcClient(channel, { messages: MESSAGES, methods: METHODS }));
   }

@@ -10,9 +10,8 @@ import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { IncomingOf } from '../../../api/grpc/messages.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { ETCD_CLIENT_PORT } from '../../../api/meta/etcd-ports.ts';
 import { StorageError, type StorageErrorCode } from '../storage.ts';
-import { ETCD_MESSAGES, ETCD_METHODS, LARGEST_MESSAGE_BYTES } from './etcd-interface.ts';
+import { ETCD_MESSAGES, ETCD_METHODS, etcdTarget, LARGEST_MESSAGE_BYTES } from './etcd-interface.ts';
 
 type EtcdRpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 /** A decoded message of a watch. */
@@ -32,7 +31,7 @@ interface EtcdCallOptions {
   readonly timeoutMs?: number;
 }
 
-/** etcd itself gives up a request after seven seconds. */
+/** A write waits longer than etcd itself, which gives up a request after seven seconds. */
 const WRITE_MS = 10_000;
 const READ_MS = 5000;
 /** How long a call may take with its repetitions. After that it is not repeated. */
@@ -94,7 +93,7 @@ export class EtcdServers {
 
   /**
    * Replaces the members. Those that stay keep their connections. If the one in use is not among them, the first one is used.
-   * Does nothing without any.
+   * Does nothing if `urls` is empty or the connections are closed. Throws as `open` does for what is no URL of a server.
    */
   async replace(urls: readonly string[]): Promise<void> {
     const known = new Map(this.#members.map((member) => [member.url, member]));
@@ -204,14 +203,14 @@ export class EtcdServers {
 }
 
 async function openMember(url: string, tls: GrpcTls): Promise<Member> {
-  const parsed = URL.parse(url);
-  if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') || parsed.host === '')
+  const server = etcdTarget(url);
+  if (server === undefined)
     throw new StorageError('unusable', `${url} is not a URL of an etcd server, such as https://etcd-1:2379`);
   const channel = await openChannel({
-    target: parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host,
+    target: server.target,
     largestMessageBytes: LARGEST_MESSAGE_BYTES,
     keepaliveMs: KEEPALIVE_MS,
-    tls: parsed.protocol === 'https:' ? tls : undefined,
+    tls: server.isTls ? tls : undefined,
   });
   const tables = { messages: ETCD_MESSAGES, methods: ETCD_METHODS } as const;
   return { url, channel, rpc: grpcClient(channel, tables) };

@@ -88,3 +88,9 @@ describe('the pages of an etcd', () => {
       ));
   }
 });
+
+it("a server's URL without a port has etcd's port", () =>
+  assert.rejects(connectEtcd({ servers: ['http://127.0.0.1', 'http://[::1]'], tls: {} }), {
+    name: 'EtcdError',
+    message: /127\.0\.0\.1:2379.*\[?::1\]?:2379/,
+  }));
