@@ -52,7 +52,7 @@ export class CacheLists {
     this.#options = options;
   }
 
-  /** Returns the page. Yields when the slice is spent. */
+  /** Returns the page. Yields when the slice is spent. Throws `compacted` or `future-revision`. */
   *page(options: CacheListOptions, slice: TimeSlice | undefined): Generator<void, CacheList, undefined> {
     const { selection, limit = 0, startAfter = '', revision } = options;
     const { objects, storage } = this.#options;
@@ -85,7 +85,7 @@ export class CacheLists {
     }
     const last = entries.length === limit && !this.#isOneKey(selection) ? entries.at(-1) : undefined;
     const remaining = last === undefined ? 0 : this.#remaining(past ? revision : undefined, prefix, last.key);
-    // Like kube-apiserver, it does not check whether the remaining objects are selected.
+    // As in kube-apiserver, `more` is true also if none of the remaining objects is selected.
     return {
       entries,
       revision: revision ?? newest,

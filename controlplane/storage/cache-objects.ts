@@ -102,7 +102,7 @@ export class CacheObjects {
     for (const change of this.#versions.after(revision)) yield this.eventOf(change);
   }
 
-  /** Leaves the versions to the objects of another cache of the resource. */
+  /** Allows another cache of the resource to replace the objects of this one in the versions. The cache is closed. */
   abandon(): void {
     this.#context.isClosed = true;
   }

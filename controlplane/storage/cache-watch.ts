@@ -6,9 +6,9 @@ import type { Selection } from './selection.ts';
 /** What a watch of a cache selects, and where it begins. */
 export interface CacheWatchOptions {
   readonly selection: Selection;
-  /** Events after this revision. If `undefined`, the existing objects come first as ADDED. */
+  /** The watch gets the events after this revision. If it is `undefined`, the existing objects come first as ADDED. */
   readonly afterRevision: number | undefined;
-  /** A list of the existing objects with the same selection, or else the watch makes one. */
+  /** The existing objects with the same selection. If they are absent, the watch lists them. */
   readonly existing?: ExistingObjects;
   /** Whether to send BOOKMARK events about once a minute if there is something newer. */
   readonly bookmarks: boolean;

@@ -49,14 +49,14 @@ export class CommitPipeline {
     this.#lastRevision = revision;
   }
 
-  /** Settles with a running write of one of the keys. */
+  /** Returns a promise that settles with a running write of one of the keys, or `undefined` if none is running. */
   pendingOf(keys: readonly string[]): Promise<void> | undefined {
     return this.#queue.pendingOf(keys);
   }
 
   /**
    * Resolves to the revision of `write`. The `joined` writes succeed or fail with it. None of the keys may have a running
-   * write.
+   * write. Rejects with StorageError `full` or `refused` if nothing was written, and `unknown-outcome` if the storage failed.
    */
   write(write: RequestedWrite, joined: readonly RequestedWrite[]): Promise<number> {
     const written = this.#queue.add(write, joined);

@@ -117,7 +117,8 @@ export class EntryIndexes {
 
   /**
    * Returns the entries that meet one of the requirements, unordered. The caller filters by the others. Returns `undefined` if
-   * the caller must scan. Yields between the pieces of an index that is not full, and not after that.
+   * the caller must scan. Yields between the pieces of an index that is still being filled. The entries are found after the
+   * last yield, so they are of one state.
    */
   *candidates(
     requirements: readonly IndexableRequirement[],

@@ -1,5 +1,5 @@
 /**
- * Divides the events of a watch into batches. A client that reads nothing keeps one batch in memory, so that a batch is small.
+ * Divides the events of a watch into batches. They are small, because a client that reads nothing keeps one in memory.
  * `WatchFanout` calls this.
  */
 import type { WatchEvent } from '../model/rest.ts';
@@ -9,7 +9,7 @@ import type { CacheEntry } from './cache-entry.ts';
 const BATCH_EVENTS = 500;
 const BATCH_BYTES = 32 * 1024;
 
-/** Changes of a commit that a group of watches selects. A large commit is several batches, which meet at a revision. */
+/** Changes of a commit that a group of watches selects. A large commit has several batches, each with whole revisions. */
 export interface Batch {
   /** The first and the newest revision that the batch covers. */
   readonly first: number;
@@ -51,7 +51,7 @@ export function addTo(batches: Batch[], revision: number, event: WatchEvent): vo
   last.revision = revision;
 }
 
-/** Takes the next existing objects. */
+/** Takes the next existing objects as ADDED events, until a batch is full. Returns an empty list if none is left. */
 export function nextInitial(initial: Initial): WatchEvent[] {
   const events: WatchEvent[] = [];
   for (let bytes = 0; !isFull(events.length, bytes); initial.next += 1) {

@@ -1,6 +1,7 @@
 /**
- * Removes keys with an expiry (events after an hour). It has a heap by time and one timer. Expired keys are removed together,
- * at most every ten seconds, so that the expiries of an idle cluster cost few commits.
+ * Finds the keys whose time has passed (events after an hour), which the revision log then deletes. It has a heap by time and
+ * one timer. Expired keys are reported together, at most every ten seconds, so that the expiries of an idle cluster cost few
+ * commits.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';
@@ -15,7 +16,7 @@ export interface Expiry {
 
 const SLACK_MS = 10_000;
 /**
- * The number of keys that are removed in one step. Many keys may be due at once after the process was down for long, and the
+ * The number of keys that are reported in one step. Many keys may be due at once after the process was down for long, and the
  * steps yield to the event loop.
  */
 const STEP_EXPIRIES = 500;

@@ -42,7 +42,7 @@ export interface LogBackend {
    * written. With any other error, the outcome is unknown.
    */
   append(records: readonly LogRecord[]): Promise<void>;
-  /** Stores the marks and then removes the records, a few at a time. */
+  /** Stores the marks and removes the records in one transaction. Rejects as `append` does. */
   remove(marks: LogMarks, revisions: readonly number[]): Promise<void>;
   /**
    * Makes a small durable write that changes nothing, to find out whether there is room again. Also retries failed work that no

@@ -54,12 +54,12 @@ export class LogWatches {
     }
   }
 
-  /** Notifies the watches of all keys of a revision without changes. */
+  /** Notifies the watches that are not of exactly one resource, such as those of all keys, of a revision without changes. */
   proceeded(): void {
     for (const watch of this.#others) this.#guard(watch, () => watch.observer.onRevision?.());
   }
 
-  /** Changes up to `revision` could not be followed. */
+  /** Notifies all watches that changes up to `revision` could not be followed. */
   gap(revision: number): void {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onGap?.(revision));
   }

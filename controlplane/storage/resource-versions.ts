@@ -98,7 +98,7 @@ export class ResourceVersions {
     }
   }
 
-  /** Returns the first `limit` values that `range` yields, or all without a limit, as fast as lists of thousands need it. */
+  /** Returns the first `limit` values that `range` yields, or all without a limit. A generator is too slow for thousands. */
   page(prefix: string, startAfter: string, limit = Number.POSITIVE_INFINITY): StoredVersion[] {
     const found: StoredVersion[] = [];
     for (const keys of this.#keys.runs(prefix, startAfter)) {
@@ -113,18 +113,18 @@ export class ResourceVersions {
   /** Yields the values as they were at a revision that is not compacted. */
   *rangeAt(revision: number, prefix: string, startAfter = ''): Generator<StoredVersion, void, undefined> {
     const states = this.#statesAt(revision, prefix);
-    const gone = [...states.values()]
+    const former = [...states.values()]
       .filter((version) => version !== undefined && version.key > startAfter)
       .sort((a, b) => ((a?.key ?? '') < (b?.key ?? '') ? -1 : 1));
     let next = 0;
     for (const current of this.range(prefix, startAfter)) {
-      for (let version = gone[next]; version !== undefined && version.key <= current.key; version = gone[next]) {
+      for (let version = former[next]; version !== undefined && version.key <= current.key; version = former[next]) {
         yield version;
         next += 1;
       }
       if (!states.has(current.key)) yield current;
     }
-    for (const version of gone.slice(next)) if (version !== undefined) yield version;
+    for (const version of former.slice(next)) if (version !== undefined) yield version;
   }
 
   /** Returns the value of a key at a revision that is not compacted. */

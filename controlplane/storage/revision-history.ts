@@ -95,7 +95,7 @@ export class RevisionHistory {
     return revision === this.#revision ? this.#versions.get(key) : this.#versions.getAt(revision, key);
   }
 
-  /** Returns the values with the prefix at the revision, by default the newest, in the order of their keys. */
+  /** Returns the values with the prefix at the revision, by default the newest, in the order of their keys. Throws as `get`. */
   list(
     prefix: string,
     options: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string } = {},

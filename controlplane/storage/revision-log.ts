@@ -1,7 +1,7 @@
 /**
- * Implements the storage over a durable backend or none. It checks each write against the current values, assigns its revision
- * in the commit pipeline, and keeps the current values and the history of all resources. The backend only appends and removes
- * records.
+ * Implements the storage over a durable backend, or in memory without one. It checks each write against the current values,
+ * assigns its revision in the commit pipeline, and keeps the current values and the history of all resources. The backend only
+ * appends and removes records.
  *
  * A write of a key with a running write waits for it and is then checked against its outcome. `sqlite/sqlite-storage.ts` and
  * `memory.ts` create the log.
@@ -155,12 +155,13 @@ export class RevisionLog extends HistoryStorage implements Storage {
     await this.#removals.drain();
   }
 
-  /** Returns whether there were any changes. */
+  /** Drops the history up to a revision and queues the removal of its records. Resolves to whether it dropped any changes. */
   async #forgetThrough(revision: number): Promise<boolean> {
     let isAny = false;
     await this.history.forgetThrough(revision, {
       isStopped: () => this.#closed !== undefined,
-      // In the same turn, before another compaction drops later history, because records are removed in order of revision.
+      // The records are queued in the turn in which their changes are dropped. In the next turn, another compaction may drop
+      // later history, but records must be removed in the order of revisions.
       dropped: (changes) => {
         isAny ||= changes.length > 0;
         if (changes.length > 0) this.#obsolete(changes.flatMap(superseded));
@@ -169,7 +170,10 @@ export class RevisionLog extends HistoryStorage implements Storage {
     return isAny;
   }
 
-  /** Removes obsolete records from the backend. Rejects if that fails, and then they are retried later. */
+  /**
+   * Removes obsolete records from the backend. Rejects if that fails. The removal is retried later if there was no room or it
+   * was refused; after any other error, the storage has failed.
+   */
   discard(revisions: readonly number[]): Promise<void> {
     this.#obsolete(revisions);
     return this.#removals.drain();
@@ -188,6 +192,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
     );
   }
 
+  /** Returns whether the removal is retried. Otherwise the storage has failed. */
   #removalFailed(error: unknown): boolean {
     if (this.#health.failure !== undefined) return false;
     if (isStorageError(error, 'full') || isStorageError(error, 'refused')) {
@@ -301,7 +306,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
       this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
-  /** Drops half of the history. Each probe that finds no room calls this again. */
+  /** Allows all removals and drops half of the history. Each probe that finds no room calls this again. */
   #compactForRoom(): void {
     this.#removals.releaseHolds();
     if (this.history.historyBytes > 0)

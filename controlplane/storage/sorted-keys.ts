@@ -1,6 +1,6 @@
 /**
- * Keeps strings in order, in chunks of some hundred. So adding one to 50,000 moves little memory, and a page of a list costs
- * only its own keys. `resource-versions.ts` has one for each resource.
+ * Keeps strings in order, in chunks of a few hundred. So adding one to 50,000 moves little memory, and a page of a list costs
+ * only its own keys. `resource-versions.ts` has such a set for each resource.
  */
 
 /** The maximum number of keys of a chunk. Inserting a key moves the others of its chunk only. */
@@ -49,7 +49,7 @@ export class SortedKeys {
     return true;
   }
 
-  /** Yields the keys that begin with `prefix` and are above `startAfter`, in order, some hundred at a time. */
+  /** Yields the keys that begin with `prefix` and are above `startAfter`, in order, a few hundred at a time. */
   *runs(prefix: string, startAfter = ''): Generator<readonly string[], void, undefined> {
     const exclusive = startAfter >= prefix && startAfter !== '';
     const from = exclusive ? startAfter : prefix;
@@ -80,7 +80,7 @@ export class SortedKeys {
     return rank;
   }
 
-  /** Returns the last chunk that begins at or below `key`. */
+  /** Returns the index of the last chunk that begins at or below `key`, or 0 if none does. */
   #chunkOf(key: string): number {
     let low = 0;
     let high = this.#chunks.length;

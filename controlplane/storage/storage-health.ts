@@ -1,7 +1,7 @@
 /**
- * Reports whether the storage works, according to its last writes and its backend. `failed` is final, and the process exits.
- * `full` ends with the first write that succeeds. If there are no writes, probes find out. They also run while a backend has a
- * problem. The revision log owns it, and the health checks of the API server read it.
+ * Reports whether the storage works, according to its last writes and its backend. A failure is final, and the process exits. A
+ * full disk ends with the first value that is written, or with the first probe that succeeds. Probes also run while the backend
+ * has a problem. The revision log owns it, and the health checks of the API server read it.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -122,7 +122,7 @@ export class StorageHealth {
     await this.#answers();
   }
 
-  /** Stops the periodic probe. */
+  /** Stops the probes. From then on, `check` throws `closed`, and a failure is logged but not reported. */
   close(): void {
     this.#isClosed = true;
     this.#probe?.cancel();

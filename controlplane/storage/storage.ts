@@ -26,8 +26,8 @@ export interface TimedRevision {
 }
 
 /**
- * Another operation of one transaction: either all operations are committed or none. With a value, the key must have the
- * expected revision, or else not exist (the write throws `occupied`). Without one, the key is removed if it exists.
+ * Another operation of one transaction: either all operations are committed or none. With a value, the key is written; the
+ * whole write throws `occupied` unless the key has the expected revision. Without a value, the key is removed if it exists.
  */
 export interface TransactionWrite {
   readonly key: string;
@@ -72,7 +72,7 @@ export interface WatchObserver {
   onGap?(revision: number): void;
 }
 
-/** Every method rejects with a `StorageError`, or throws it where it is synchronous. */
+/** Every method but `check` rejects with a `StorageError`, or throws it where it is synchronous. */
 export interface Storage {
   /** Returns the newest durable revision that readers see. */
   revision(): number;
@@ -107,7 +107,7 @@ export interface Storage {
   oldestState(): number;
   /**
    * Returns the newest revision at the last compaction, also if an earlier process ran it. Returns `undefined` if there was
-   * none.
+   * none, or if several processes compact, because none of them stores the time.
    */
   lastCompaction(): TimedRevision | undefined;
   /** Returns the number of values of each resource, by `/<group>/<resource>/`. */
@@ -126,8 +126,8 @@ export interface Storage {
   /** Each write first waits for what `before` returns. Present where `fence` is. */
   guard?(before: () => Promise<void> | undefined): void;
   /**
-   * Throws the reason why the storage does not work. With `writes`, also throws the reason why it accepts no writes now (the
-   * disk is full).
+   * Throws the reason why the storage does not work, as any error. With `writes`, also throws the reason why it accepts no
+   * writes now (the disk is full).
    */
   check(options: { readonly writes: boolean }): Promise<void>;
   /** Logs and counts a watch of `resource` (a prefix of keys) that failed and was closed. */

@@ -1,6 +1,6 @@
 /**
- * Says which storage has the objects of a resource: one storage has all of them but those of `--etcd-servers-overrides`. Each
- * storage counts revisions of its own, so a resource version is comparable only with those of the same resource.
+ * Finds the storage that has the objects of a resource: one storage has all objects but those of `--etcd-servers-overrides`.
+ * Each storage counts revisions of its own, so a resource version is comparable only with those of the same resource.
  */
 import type { Storage } from './storage.ts';
 
@@ -25,7 +25,7 @@ export function storageOf({ storage, overrides }: Storages, prefix: string): Sto
   return overrides.find(({ resources }) => resources.has(prefix))?.storage ?? storage;
 }
 
-/** Returns the storage of most resources first. */
+/** Returns all storages. The first one has all resources without an override. */
 export function allStorages({ storage, overrides }: Storages): readonly Storage[] {
   return [storage, ...overrides.map((one) => one.storage)];
 }

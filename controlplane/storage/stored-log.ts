@@ -58,7 +58,7 @@ export interface RecordMark {
 export interface StoredLog {
   /**
    * Returns about half a megabyte of the records after a revision, and none if there are none. The page ends with a commit, so
-   * that it has no part of a transaction.
+   * that it has no part of a transaction. Only commits of earlier processes may be divided, because their ends are not known.
    */
   read(after: number): Promise<LogPage>;
   /** Returns whether the record is stored. */

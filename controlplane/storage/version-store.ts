@@ -2,7 +2,7 @@
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
 
-/** A resource comes into being with its first read or write. */
+/** The versions of a resource exist from the first call of `of`, or from its first record. */
 export class VersionStore {
   /** The versions by `/<group>/<resource>/`. */
   readonly #resources = new Map<string, ResourceVersions>();
@@ -60,7 +60,7 @@ export class VersionStore {
     const versions = this.of(resourceOf(key));
     const known = versions.get(key);
     const current = value === undefined ? undefined : new StoredVersion(key, value, createRevision, revision);
-    // Only existing keys have a record of their deletion. A deletion without the key belongs to compacted history.
+    // A deletion is recorded only if the key exists. If the key is unknown here, its values were removed by a compaction.
     const previous =
       known ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
     const change = new VersionChange(revision, key, current, previous);

@@ -30,10 +30,12 @@ export interface WatchCache {
   /** Returns the newest revision that reads show. */
   revision(): number;
   get(namespace: string, name: string): CacheEntry | undefined;
+  /** Throws StorageError `compacted` or `future-revision` for a revision that cannot be read. */
   list(options: CacheListOptions): CacheList;
   /**
    * Lists without blocking the event loop while it evaluates selectors: a selector by a field parses every object. The result
-   * is one state of the cache. It is a promise if one time slice is not enough.
+   * is one state of the cache. It is a promise if one time slice is not enough, which rejects when the signal aborts. Throws as
+   * `list` does.
    */
   listInSlices(options: CacheListOptions, signal?: AbortSignal): CacheList | Promise<CacheList>;
   /** Returns the number of objects, of a namespace or of all. */
@@ -42,9 +44,15 @@ export interface WatchCache {
   entryOf(stored: StoredValue): CacheEntry;
   /** Returns the entry of a deleted object with the revision of the deletion. */
   deletedEntry(entry: CacheEntry, revision: number): CacheEntry;
-  /** Resolves when reads are not older than `revision`. Throws StorageError `future-revision` after `timeoutMs` (3 s). */
+  /**
+   * Resolves when reads are not older than `revision`. Rejects with StorageError `future-revision` after `timeoutMs` (3 s) or
+   * when the storage closes, and with the reason of the signal when it aborts.
+   */
   waitFor(revision: number, options?: { readonly timeoutMs?: number; readonly signal?: AbortSignal }): Promise<void>;
-  /** Throws StorageError `compacted` (`too old resource version: 1 (3)`) if the history does not reach back far enough. */
+  /**
+   * Opens a watch. Throws StorageError `compacted` (`too old resource version: 1 (3)`) if the history does not reach back far
+   * enough, and `closed` if the cache is closed.
+   */
   watch(options: CacheWatchOptions, sink: WatchSink): CacheWatchHandle;
   keyOf(namespace: string, name: string): string;
   /** Closes all watches (`onEnd`). */

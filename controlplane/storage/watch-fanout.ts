@@ -82,7 +82,10 @@ export class WatchFanout {
     return { resume, close: () => this.#remove(member), bookmark: () => this.#bookmark(member) };
   }
 
-  /** Queues events, which are in the order of their revisions, for the watches that select them. */
+  /**
+   * Sends events, which are in the order of their revisions, to the live watches that select them. Patient watches get them in
+   * later turns once this turn has served `TURN_WATCHES` of them or its time slice is spent.
+   */
   deliver(events: readonly CacheEvent[]): void {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     let left = TURN_WATCHES;

@@ -21,7 +21,7 @@ export interface PendingWrite extends RequestedWrite {
   reject(error: StorageError): void;
 }
 
-/** The maximum number of records of a group that is committed together. */
+/** The number of records from which on a group takes no further transaction. */
 const COMMIT_RECORDS = 2000;
 /**
  * The maximum size of a group. With the write-ahead log between two checkpoints, it is smaller than the reserve on the disk.
@@ -64,12 +64,15 @@ export class WriteQueue {
     return undefined;
   }
 
-  /** Takes the write of a key as ended. */
+  /** Records that the write of a key is no longer running. */
   settled(key: string): void {
     this.#underWay.delete(key);
   }
 
-  /** Returns the next writes for one commit. */
+  /**
+   * Takes the next writes for one commit: at least one transaction, and whole transactions until a limit is reached. Returns an
+   * empty list if none is waiting.
+   */
   takeGroup(): PendingWrite[] {
     let bytes = 0;
     let taken = 0;

@@ -1,7 +1,7 @@
 /**
- * Compacts the history of etcd once an interval, with the protocol of kube-apiserver: of all servers on one etcd, also of those
- * of another kind, the one that first writes the next version of the key `compact_rev_key` compacts. The value of the key is
- * the compacted revision. `etcd-storage.ts` starts it.
+ * Compacts the history of etcd once an interval, with the protocol of kube-apiserver: all servers on one etcd, kube-apiservers
+ * among them, try to write the next version of the key `compact_rev_key`, and the first one that succeeds compacts. The value
+ * of the key is the compacted revision. `etcd-storage.ts` starts it.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -39,7 +39,7 @@ export async function compactEtcd({ servers, clock, logger, intervalMs, signal }
   await periodically(compact, { clock, periodMs: intervalMs, signal, onError, first: 'later' });
 }
 
-/** Compacts up to the revision of the last turn, unless another server has taken this one. */
+/** Compacts up to the revision of the last turn, unless another server has taken this turn. Resolves to the turn after it. */
 export async function takeTurn(servers: EtcdServers, { version, revision }: Turn): Promise<Turn> {
   const key = Buffer.from(COMPACTION_KEY);
   const { header, succeeded, responses } = await servers.run(

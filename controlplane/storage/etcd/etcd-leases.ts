@@ -1,6 +1,6 @@
 /**
  * Grants the leases with which etcd removes keys by itself (events). One lease serves many keys of nearly the same life, as in
- * kube-apiserver: a key lives at most 5 % or `--lease-reuse-duration-seconds` longer than requested.
+ * kube-apiserver: a key lives longer than requested by at most 5 % and at most `--lease-reuse-duration-seconds`.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { StorageError } from '../storage.ts';

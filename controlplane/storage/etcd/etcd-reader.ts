@@ -47,7 +47,7 @@ interface EtcdState {
 const PAGE = 250;
 /** How many revisions a server reads from etcd's history when it starts, so that watches continue from before. */
 const HISTORY_REVISIONS = 10_000;
-/** How often the start follows a compaction that is faster than it. */
+/** The number of states that the start tries to read, because etcd may compact each of them before it is read. */
 const ATTEMPTS = 5;
 /** The number of unknown resources that are logged. */
 const LOGGED_RESOURCES = 100;
@@ -81,7 +81,10 @@ export class EtcdReader {
     return this.#metrics === undefined ? request() : this.#metrics.measure(operation, '', request);
   }
 
-  /** Reads the oldest state from which all changes up to `newest` can be followed, but not one that is very old. */
+  /**
+   * Reads the oldest state from which all changes up to `newest` can be followed, at most `HISTORY_REVISIONS` before it. Throws
+   * `compacted` if etcd is compacted again during each attempt.
+   */
   async oldestState(newest: number): Promise<EtcdState> {
     let revision = Math.max(1, newest - HISTORY_REVISIONS);
     for (let attempt = 1; ; attempt += 1) {

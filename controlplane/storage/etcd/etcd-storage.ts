@@ -56,7 +56,7 @@ export interface EtcdStorageOptions extends HistoryStorageOptions {
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
 /** The number of changes that are applied in one turn of the event loop. */
 const PART_EVENTS = 200;
-/** How often a write is tried whose comparisons fail for reasons that are gone when they are read. */
+/** The maximum number of attempts of a write whose comparisons fail in etcd, but hold in the state that is read afterwards. */
 const ATTEMPTS = 5;
 
 /**
@@ -203,7 +203,10 @@ class EtcdStorage extends HistoryStorage implements Storage {
     });
   }
 
-  /** Loads the state again after etcd was compacted beyond what is here. Watches of clients close, so that they list again. */
+  /**
+   * Reloads all objects, because etcd has compacted changes that this server has not read. Watches of clients close, so that
+   * they list again.
+   */
   async #reload(): Promise<void> {
     const { logger } = this.#options;
     const revision = await this.#newest.get();
@@ -240,7 +243,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     throw error;
   }
 
-  /** Returns the last compaction. Servers agree upon compactions of etcd (`etcd-compactor.ts`). */
+  /** Returns nothing, because several servers compact one etcd (`etcd-compactor.ts`) and none of them stores the time. */
   lastCompaction(): TimedRevision | undefined {
     return undefined;
   }

@@ -76,7 +76,7 @@ export async function followEtcd(options: EtcdWatchOptions): Promise<void> {
   }
 }
 
-/** Resolves when the watch ended. */
+/** Resolves to the reason why the watch ended. Throws the error that broke it, or with which a change could not be applied. */
 async function watchOnce(options: EtcdWatchOptions): Promise<'ended' | 'compacted'> {
   const { servers, signal, applied } = options;
   const stop = new AbortController();

@@ -43,7 +43,10 @@ export class EtcdWriter {
     this.#options = options;
   }
 
-  /** Writes a value, with a lease if it expires. A lease that etcd has lost is replaced once. */
+  /**
+   * Writes a value, with a lease if it expires, or deletes the key. A lease that etcd has lost is replaced once. Throws
+   * `refused` for a value that cannot be encrypted.
+   */
   async write(write: EtcdWrite): Promise<EtcdWritten> {
     if (write.expiresAtMs === undefined || write.value === undefined) return this.#commit(write, 0);
     const { clock, leases } = this.#options;

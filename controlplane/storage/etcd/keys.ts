@@ -47,13 +47,16 @@ export const isServerState = (key: string): boolean => key === NODE_PORTS_KEY ||
 export interface EtcdKeys {
   /** Throws for a key that is not of an object. */
   toEtcd(key: string): string;
-  /** Returns `undefined` for what no server reads from another one. Throws for a key that cannot be one. */
+  /**
+   * Returns `undefined` for what no server reads from another one, and for a resource whose objects are in another etcd. Throws
+   * for a key that is not below the prefix or is of no known resource.
+   */
   fromEtcd(etcdKey: string): string | undefined;
 }
 
 /**
- * Returns the translation of keys. `prefix` is that of `--etcd-prefix`: `/registry`. `has` says of a resource
- * (`/core/events/`) whether this etcd has its objects. Without it, the etcd has all.
+ * Returns the translation of keys. `prefix` is that of `--etcd-prefix`: `/registry`. `has` returns whether this etcd has the
+ * objects of a resource (`/core/events/`). Without it, the etcd has all objects.
  */
 export function etcdKeys(prefix: string, has: (resource: string) => boolean = () => true): EtcdKeys {
   const root = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;

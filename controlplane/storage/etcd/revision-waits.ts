@@ -21,7 +21,10 @@ export class RevisionWaits {
     this.#clock = clock;
   }
 
-  /** Resolves when `applied` has been called with this revision or a later one. Throws `unavailable` after 15 seconds. */
+  /**
+   * Resolves when the applied revision is this one or a later one. Rejects with `unavailable` after 15 seconds, and with the
+   * error of `fail`.
+   */
   reached(revision: number, applied: () => number): Promise<void> {
     if (applied() >= revision) return Promise.resolve();
     return new Promise((resolve, reject) => {

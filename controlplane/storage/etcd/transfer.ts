@@ -41,7 +41,7 @@ const EVENT_SECONDS = 3600;
 const EVENTS = '/core/events/';
 /** The number of objects after which the progress is reported. */
 const PROGRESS_EVERY = 1000;
-/** Each of these many empty writes, the history of etcd is compacted, so that it does not grow. */
+/** The number of empty writes after which the history of etcd is compacted, so that it does not grow. */
 const COUNTED_AT_A_TIME = 50_000;
 /** The number of empty writes at the same time. */
 const COUNTERS = 256;
@@ -61,7 +61,8 @@ interface Copied extends Contents {
 /**
  * Writes all objects to etcd, which must have no key below the prefix. The next revision of etcd should be above all those of
  * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write:
- * with `countsUp`, empty writes make up for the difference, some thousand in a second.
+ * with `countsUp`, empty writes make up for the difference, a few thousand in a second. Throws `TransferError` if there are
+ * keys below the prefix, and `EtcdError` if etcd refuses a write.
  */
 export async function copyToEtcd(
   storage: Storage,
@@ -118,7 +119,10 @@ async function countUp({ etcd, progress }: EtcdLayout, revision: number): Promis
   await etcd.compact(await etcd.revision());
 }
 
-/** Reads all objects of etcd. The state of running servers (allocations, addresses) is left out. */
+/**
+ * Returns the digest of the objects in etcd. The state of running servers (allocations, addresses) is left out. Throws
+ * `TransferError` for a key or a value that cannot be read.
+ */
 export async function contentsInEtcd(layout: EtcdLayout): Promise<Contents> {
   const digest = new Digest();
   for await (const { key, value } of objectsIn(layout)) digest.add(key, value);
@@ -131,7 +135,10 @@ interface EtcdRows {
   readonly lastRevision: number;
 }
 
-/** Reads all objects of etcd as records of the storage, with their revisions. Events get an hour from `nowMs`. */
+/**
+ * Reads all objects of etcd as records of the storage, with their revisions. Those with a lease (events) expire an hour after
+ * `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
+ */
 export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, nowMs: number): Promise<EtcdRows> {
   const digest = new Digest();
   const rows: SalvagedRow[] = [];

@@ -62,7 +62,7 @@ function isNewClaim({ kind, status }: KubeObject & { readonly status?: JsonObjec
   return kind === 'PersistentVolumeClaim' && status?.['phase'] === 'Pending' && Object.keys(status).length === 1;
 }
 
-/** Adds what kube-apiserver does not write, or older ones did not write, and adds when it reads. Modifies the object. */
+/** Adds what kube-apiserver adds when it reads, because this or an older release does not write it. Modifies the object. */
 function completed(object: KubeObject): KubeObject {
   if (object.kind === 'StatefulSet') {
     const { spec } = object as KubeObject & { spec?: { volumeClaimTemplates?: JsonObject[] } };

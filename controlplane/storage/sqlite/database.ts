@@ -42,7 +42,7 @@ export interface LogDatabase {
   /** Returns the records after a revision, up to `limitBytes` and at least one if there is one. */
   read(after: number, limitBytes: number): LogPage;
   has(mark: RecordMark): boolean;
-  /** Returns the newest record. */
+  /** Returns the newest record, or `undefined` if there is none. */
   newest(): RecordMark | undefined;
   append(records: RecordColumns): void;
   remove(marks: LogMarks, revisions: readonly number[]): void;
@@ -50,14 +50,14 @@ export interface LogDatabase {
   compact(marks: LogMarks): void;
   /**
    * Writes the newest revision again to find out whether writes succeed. The data does not change. A checkpoint that failed
-   * is due again.
+   * is due again. Throws `full` also if only deletions have room.
    */
   probe(lastRevision: number): void;
   /** Copies the database to another file, which must not exist. Yields to the event loop between steps. */
   copyTo(file: string): Promise<void>;
   /**
-   * Runs a checkpoint if the write-ahead log is long. Returns whether it tried. Throws SQLite's error, and then the next call
-   * tries again.
+   * Runs a checkpoint if the write-ahead log is long. Returns whether it ran one. Throws SQLite's error, and then a call tries
+   * again when the log has grown by `RETRY_PAGES`.
    */
   checkpointIfLong(): boolean;
   close(): void;
@@ -100,7 +100,9 @@ function makeDirectory(directory: string): void {
   }
 }
 
-/** Takes the write lock for a moment, which shows whether another process holds the file, and whether the file is writable. */
+/**
+ * Takes the write lock, which fails if another process holds the file or the file is not writable, and then checks the format.
+ */
 function checkOwner(database: Database.Database, file: string): void {
   database.exec('BEGIN IMMEDIATE; COMMIT');
   checkFormat(database, file);

@@ -30,7 +30,7 @@ export class DiskReserve {
     this.restore();
   }
 
-  /** The size of the reserve. It is 0 if no space is held. */
+  /** The size of the reserve, also while its space is released. It is 0 if there is no reserve. */
   get sizeBytes(): number {
     return this.#sizeBytes;
   }

@@ -73,7 +73,7 @@ export class DiskRoom {
     if (lastFull !== undefined) throw lastFull;
   }
 
-  /** Moves the write-ahead log into the file. Throws the same errors. */
+  /** Moves the write-ahead log into the file. Throws the errors that `run` throws. */
   checkpoint(): void {
     const full = this.#fullError(() => this.#checkpoint('PASSIVE'));
     if (full === undefined) return;

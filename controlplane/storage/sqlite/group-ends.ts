@@ -19,8 +19,8 @@ export class GroupEnds {
   }
 
   /**
-   * Returns the page up to the last commit that ends in it. Returns `undefined` if a commit is longer than the page: a larger
-   * one is to be read.
+   * Returns the page up to the last commit that ends in it, or the whole page if it is older than all known commits. Returns
+   * `undefined` if a commit is longer than the page: a larger one is to be read.
    */
   trimmed(page: LogPage): LogPage | undefined {
     const last = page.records.revisions.at(-1);
@@ -30,7 +30,7 @@ export class GroupEnds {
     return (page.records.revisions[0] ?? 0) <= end ? through(end, page) : undefined;
   }
 
-  /** Returns the page up to the first commit that ends in it. */
+  /** Returns the page up to the first commit that ends in it, or the whole page if none is known. */
   firstOf(page: LogPage): LogPage {
     const first = page.records.revisions[0] ?? 0;
     const end = this.#ends.find((revision) => revision >= first);

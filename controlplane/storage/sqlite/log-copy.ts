@@ -69,7 +69,7 @@ export class LogCopy {
     this.#lastRevision = Math.max(this.#lastRevision, revision);
   }
 
-  /** Removes what the original compacted. */
+  /** Removes what the original compacted. Does nothing before the copy has all records up to the compacted revision. */
   async compact({ compactedRevision, lastCompaction }: Omit<LogMarks, 'lastRevision'>): Promise<void> {
     if (compactedRevision <= this.#compactedRevision || compactedRevision > this.#lastRevision) return;
     const marks = { compactedRevision, lastRevision: this.#lastRevision, lastCompaction };

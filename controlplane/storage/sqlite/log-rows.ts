@@ -82,12 +82,12 @@ export class LogRows {
       .all(compactedRevision, compactedRevision) as number[];
   }
 
-  /** Returns the revisions at which the log ends and was compacted. Throws if the file has none that is valid. */
+  /** Returns the revisions at which the log ends and was compacted. Throws `unusable` if one of them is missing or invalid. */
   marks(): LogMarks {
     const select = this.#database.prepare<[string], unknown>('SELECT revision FROM mark WHERE name = ?').pluck();
     const read = (value: unknown): number => {
       if (isRevision(value)) return value;
-      throw new StorageError('unusable', `${this.#file} has a revision that is none; restore it from a backup`);
+      throw new StorageError('unusable', `${this.#file} has an invalid revision; restore it from a backup`);
     };
     const newest = read(this.newest()?.revision ?? 0);
     // A database of an earlier version has no time of the last compaction.

@@ -2,7 +2,7 @@
  * Maps every error that SQLite can return for a write to its outcome. An extended code (`SQLITE_IOERR_FSYNC`) has a row of its
  * own or the row of its primary code. A code without a row has the outcome `unknown`.
  *
- * - `full`: nothing was written. The storage is read-only until there is room. The same write then succeeds.
+ * - `full`: nothing was written, because there is no room. The same write succeeds when there is room again.
  * - `refused`: nothing was written, and only this write failed.
  * - `unknown`: this process cannot know what was written, or cannot rely on the file any more. The storage takes no more
  * writes, and the process exits. Its supervisor restarts it, and the recovery of the write-ahead log decides what was written.

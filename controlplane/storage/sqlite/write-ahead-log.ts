@@ -154,7 +154,10 @@ class Frames {
     return this.#log.readUInt32BE(this.#start(at) + 4) !== 0;
   }
 
-  /** Adds the frame to the checksum. Returns whether the result equals the checksum in the frame. */
+  /**
+   * Adds the frame to the checksum. Returns whether the result equals the checksum in the frame. A frame of an earlier log does
+   * not count.
+   */
   follows(at: number, checksum: Checksum): boolean {
     const start = this.#start(at);
     if (!this.#isOurs(at)) return false;

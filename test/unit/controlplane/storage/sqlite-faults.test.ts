@@ -248,6 +248,6 @@ describe('a file that others have changed', () => {
   ] as const)
     it(`is refused with ${what}`, async () => {
       await change(sql);
-      await refuses(openIn(), 'unusable', /has a revision that is none; restore it from a backup/);
+      await refuses(openIn(), 'unusable', /has an invalid revision; restore it from a backup/);
     });
 });
