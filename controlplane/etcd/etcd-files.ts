@@ -79,7 +79,7 @@ async function ensureWritten({ paths, ca, nowMs }: Issuing, name: CertificateNam
   return made;
 }
 
-/** Reads the certificate with which a client connects. `undefined` where no member was set up. */
+/** Reads the credentials with which a client connects. Resolves to `undefined` if no member was set up. */
 export async function readEtcdClient(paths: EtcdPaths): Promise<GrpcTls | undefined> {
   const [ca, cert, key] = await Promise.all(
     [certificatePath(paths, 'ca'), certificatePath(paths, 'client'), keyPath(paths, 'client')].map(readIfThere),

@@ -21,7 +21,10 @@ interface AskedMembers {
 
 const CHECK_EVERY_MS = 10_000;
 
-/** Returns the URL of the own member, and then those of the others. Members without a vote are left out. */
+/**
+ * Resolves to the URL of the own member, and then those of the others. Members without a vote are left out. Throws `EtcdError`
+ * if none of `asked` answers.
+ */
 export async function memberServers(local: string, { asked, member, tls }: AskedMembers): Promise<readonly string[]> {
   const members = await withFirst(asked, tls, (etcd) => etcd.list());
   const others = members.filter(({ peerUrls, isLearner }) => !peerUrls.includes(member.peerUrl) && !isLearner);

@@ -1,4 +1,4 @@
-/** The log file of an etcd that orchlet runs: its end, for errors, and the limit of its size. */
+/** Reads the end of the log file of an etcd that orchlet runs, for errors, and limits the size of the file. */
 import { copyFile, open, stat, truncate } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -10,7 +10,7 @@ const TAIL_BYTES = 16 * 1024;
 /** What etcd logs when it learns that its member was removed from the cluster. */
 const REMOVED = /the member has been permanently removed from the cluster/;
 
-/** The text for people, when `wasRemoved` resolves to true. */
+/** The message for the operator when `wasRemoved` resolves to true. */
 export const REMOVED_MESSAGE = 'this member was removed from the etcd cluster: remove its data to join again';
 
 /** Reads the file at each call. If it does not exist, the log is empty. */

@@ -27,7 +27,10 @@ export function removalProblem(members: readonly MemberHealth[], id: string): st
   return `only ${answering} of the ${rest.length} other members with a vote answer, and ${majority} are needed to go on`;
 }
 
-/** Finds a member by its name, identifier (hexadecimal, as etcdctl prints it, or decimal), address or URL. */
+/**
+ * Finds a member by its name, identifier (hexadecimal, as etcdctl prints it, or decimal), address or URL. Returns `undefined`
+ * if there is none, or if several have the address.
+ */
 export function findMember(members: readonly EtcdMember[], text: string): EtcdMember | undefined {
   const hosts = ({ peerUrls }: EtcdMember): string[] => peerUrls.map((url) => URL.parse(url)?.hostname ?? '');
   const isIt = (member: EtcdMember): boolean =>
@@ -93,7 +96,8 @@ interface Joining {
 
 /**
  * Adds a member without a vote, or finds the one that an interrupted join added. Resolves to all members in the form of
- * `--initial-cluster`. A cluster accepts one member at a time.
+ * `--initial-cluster`. A cluster accepts one member at a time, so that this tries for a minute. Throws `EtcdError` after that,
+ * and at once if the cluster refuses the member for another reason.
  */
 export async function addMember(joining: Joining, clock: Clock): Promise<string> {
   const end = clock.monotonic() + ADD_WITHIN_MS;

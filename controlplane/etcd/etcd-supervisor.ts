@@ -16,7 +16,7 @@ import { STOP_MS, stopLeftBehindEtcd } from './left-behind-etcd.ts';
 
 const RESTART = { firstMs: 200, longestMs: 10_000 };
 const RETRY_WRITE = { firstMs: 1000, longestMs: 30_000 };
-/** A process that ran for this long starts again without a delay. */
+/** A process that ran for this long starts again after the shortest delay. */
 const STEADY_MS = 60_000;
 
 /** Runs at most one process at a time. Restarts etcd with a backoff, unless the member was removed from its cluster. */

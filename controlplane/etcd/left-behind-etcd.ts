@@ -7,10 +7,10 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { StartError } from '../model/start-error.ts';
 import type { EtcdRunnerOptions } from './etcd-runner.ts';
 
-/** etcd hands its leadership over before it exits. */
+/** How long etcd may take to exit after SIGTERM, because it hands its leadership over first. */
 export const STOP_MS = 10_000;
 
-/** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. */
+/** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. Rejects if there is no such process. */
 export async function stopEtcdProcess(pid: number, dataDirectory: string, clock: Clock): Promise<void> {
   process.kill(pid, 'SIGTERM');
   const end = clock.monotonic() + STOP_MS;

@@ -1,5 +1,5 @@
 /**
- * The scheduler's view of the cluster: nodes with their pods, including assumed pods, whose binding is not confirmed yet.
+ * Holds the scheduler's view of the cluster: nodes with their pods, including assumed pods, whose binding is not confirmed yet.
  * `cluster-watch.ts` keeps it current; filters and scores read it.
  */
 import type {
@@ -56,8 +56,8 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
 }
 
 /**
- * The nodes and their pods. `cluster-watch.ts` changes it, and so does the scheduler when it assumes a pod or forgets one that
- * could not be bound. Everything in it is synchronous.
+ * Holds the nodes and their pods. `cluster-watch.ts` changes it, and so does the scheduler when it assumes a pod or forgets one
+ * that could not be bound. Everything in it is synchronous.
  */
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();

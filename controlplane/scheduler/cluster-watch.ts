@@ -258,6 +258,7 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
       state.setPod(pod);
       if (isNew) queue.changed('pod-assigned');
       else if (!jsonEqual(previous.metadata.labels ?? {}, pod.metadata.labels ?? {})) queue.changed('pod-labels');
+      // A resize may have freed resources, as a pod does that is gone.
       else if (!jsonEqual(previous.spec?.containers, pod.spec?.containers)) queue.changed('pod-gone');
       return;
     }

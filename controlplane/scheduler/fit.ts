@@ -135,7 +135,10 @@ export class Trials {
   }
 }
 
-/** Returns the nodes that fit, and why others do not. A pod that fits nowhere is no error. */
+/**
+ * Returns the nodes that fit, and why others do not. A pod that fits nowhere is no error. Throws `FilterError` if a filter ends
+ * the attempt on all nodes.
+ */
 export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
   const { cluster, nominated, slice } = search;
   const filters: { name: string; filter: PreparedFilter }[] = [];
@@ -191,8 +194,8 @@ function refused(cluster: Cluster, name: string, rejection: Rejection): Fit {
 const FEWEST_TO_FIND = 100;
 
 /**
- * Returns kube-scheduler's default for `percentageOfNodesToScore`: 50 % minus 1 % for each 125 nodes, but at least 5 % and 100
- * nodes.
+ * Returns the number of nodes by kube-scheduler's default for `percentageOfNodesToScore`: 50 % minus 1 % for each 125 nodes,
+ * but at least 5 % and 100 nodes, or all if there are fewer.
  */
 export function nodesToFind(count: number): number {
   if (count < FEWEST_TO_FIND) return count;

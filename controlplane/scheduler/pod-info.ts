@@ -1,4 +1,4 @@
-/** A pod with the values that filters and scores use, computed once when the pod arrives or changes. */
+/** Computes the values of a pod that filters and scores use, once when the pod arrives or changes. */
 import { namespacedName } from '../../api/meta/namespaced-name.ts';
 import type { Labels } from '../../api/meta/selector.ts';
 import type { Pod } from '../../api/kinds/kinds.ts';

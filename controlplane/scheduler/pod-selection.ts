@@ -57,7 +57,10 @@ export function podTerm(term: AffinityTerm, owner: SelectablePod): PodTerm {
   };
 }
 
-/** Returns the selector that also requires the owner's values of `keys` and excludes its values of `otherKeys`. */
+/**
+ * Returns the selector that also requires the owner's values of `keys` and excludes its values of `otherKeys`. A selector that
+ * matches nothing stays as it is.
+ */
 export function mergedSelector(
   selector: LabelSelector,
   owner: SelectablePod,
@@ -75,7 +78,7 @@ export function mergedSelector(
     for (const key of list) {
       const value = ownMember(owner.labels, key);
       const requirement: LabelRequirement = { key, operator, values: [value ?? ''] };
-      // The API server merges them into the selector when it stores a pod. Pods that older versions stored lack them.
+      // The API server adds these requirements to the selector when it stores a pod. Pods that older versions stored lack them.
       if (value !== undefined && !has(requirement)) more.push(requirement);
     }
   }

@@ -1,7 +1,8 @@
 /**
  * Selects the node and the pods of lower priority to evict, so that a pod fits. It evicts as few and as unimportant pods as
- * possible, and respects disruption budgets if possible. It works in time slices and, like kube-scheduler, stops at a tenth of
- * the nodes (at least a hundred). It changes nothing, and `scheduler.ts` evicts the pods.
+ * possible, and respects disruption budgets if possible. It works in time slices and, like kube-scheduler, stops when a tenth
+ * of the nodes (at least a hundred) would do and one of them violates no budget. It changes nothing, and `scheduler.ts` evicts
+ * the pods.
  */
 import type { PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
@@ -28,11 +29,11 @@ interface PreemptionContext {
   readonly slice: TimeSlice;
 }
 
-/** The share of the nodes that are tried, and the least number of them: defaults of kube-scheduler's DefaultPreemptionArgs. */
+/** The share and the least number of candidate nodes to find: defaults of kube-scheduler's DefaultPreemptionArgs. */
 const CANDIDATES_SHARE = 0.1;
 const FEWEST_CANDIDATES = 100;
 
-/** Returns a text that says why nothing is preempted, or the preemption. */
+/** Returns the best preemption, or a text with the reasons why nothing is preempted. */
 export async function preempt(pod: PodInfo, fit: Fit, context: PreemptionContext): Promise<Preemption | string> {
   const { cluster, budgets, random, slice } = context;
   const ineligible = ineligibility(pod, fit, cluster);

@@ -56,8 +56,9 @@ export interface Scheduler {
 const BINDINGS = 64;
 /** The filter of the devices. Its post-filter part runs before preemption in kube-scheduler. */
 const DEVICES = 'DynamicResources';
-/** What that part says of a pod that a filter before it refused as a whole. As an error, it prevents a preemption. */
+/** The post-filter part's error for a pod that an earlier filter refused as a whole. Nothing is preempted then. */
 const NO_STATE = 'not found';
+/** The other messages of the post-filter part. */
 const NO_DEVICES = 'no new claims to deallocate';
 const DEVICES_KEPT = 'still not schedulable';
 const DEVICES_FREED = 'deallocation of ResourceClaim completed';
@@ -208,7 +209,7 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** Returns the filter without which the pod may not be tried yet. */
+  /** Returns the name of the filter that holds the pod back, so that it is not tried yet, or `undefined` if none does. */
   #gateOf(pod: PodInfo): string | undefined {
     if (this.#evictions.holdsBack(pod)) return 'DefaultPreemption';
     return typeof claimsOfPod(pod, this.#watch.cluster) === 'string' ? DEVICES : undefined;

@@ -127,14 +127,14 @@ export class SchedulingQueue {
     return { ...counts, byPlugin: new Map([...this.#waiting].map(([name, waiting]) => [name, waiting.size])) };
   }
 
-  /** Returns how often a pod was tried, and the seconds since it arrived. */
+  /** Returns how often a pod was tried, and the seconds since it arrived. A pod that is not in the queue counts as new. */
   triesOf(uid: string): { readonly attempts: number; readonly seconds: number } {
     const known = this.#pods.get(uid);
     if (known === undefined) return { attempts: 1, seconds: 0 };
     return { attempts: known.attempts, seconds: (this.#clock.monotonic() - known.arrivedMs) / 1000 };
   }
 
-  /** Adds or updates a pod. A waiting pod is retried if `mayHelp` is set. */
+  /** Adds or updates a pod. An unschedulable pod is retried if `mayHelp` is set. */
   put(info: PodInfo, options: { readonly mayHelp: boolean }): void {
     const known = this.#pods.get(info.uid);
     if (known === undefined) {
@@ -166,7 +166,10 @@ export class SchedulingQueue {
     known.place = 'removed';
   }
 
-  /** Returns the next pod to schedule. It stays known until `remove`, `unschedulable` or `failed`. */
+  /**
+   * Returns the next pod to schedule: an active one, or else one in backoff that may be tried early. Returns `undefined` if
+   * there is neither. The pod is in flight until `remove`, `unschedulable`, `gated` or `failed`.
+   */
   pop(): PodInfo | undefined {
     const next = this.#nextActive() ?? this.#firstEarly()?.queued;
     if (next === undefined) return undefined;
@@ -226,7 +229,7 @@ export class SchedulingQueue {
     if (queued !== undefined) this.#retry(queued, { early: false });
   }
 
-  /** Wakes pods that this change may help. */
+  /** Wakes pods that this change may help. Any change may help a pod that a filter without a row in `HELPFUL` rejected. */
   changed(change: Change): void {
     for (const [name, waiting] of this.#waiting) {
       if (HELPFUL.get(name)?.includes(change) === false) continue;
@@ -234,7 +237,7 @@ export class SchedulingQueue {
     }
   }
 
-  /** Wakes this pod, because the change that it waits for will not happen. */
+  /** Wakes this pod if it is unschedulable, whatever change it waits for. */
   changedFor(uid: string): void {
     const queued = this.#pods.get(uid);
     if (queued?.place === 'unschedulable') this.#retry(queued);

@@ -30,7 +30,7 @@ async function scoreEach<T>(
   return scores;
 }
 
-/** Scales the scores to shares of the highest. */
+/** Scales the scores so that the highest becomes 100. All stay 0 if the highest is 0. */
 function normalized(scores: readonly number[]): number[] {
   const highest = Math.max(0, ...scores);
   return scores.map((score) => (highest === 0 ? 0 : Math.floor((score * MAX) / highest)));

@@ -71,7 +71,7 @@ export function volumeFitsNode(volume: PersistentVolume, node: NodeInfo): boolea
 
 /**
  * Decides which volumes the claims get on a node. Returns `undefined` if there is neither a volume nor a provisioner for a
- * claim on the node.
+ * claim on the node, or if an earlier decision selected another node for a claim.
  */
 export function decide(
   claims: readonly PersistentVolumeClaim[],
@@ -103,7 +103,10 @@ function canProvision(storageClass: StorageClass | undefined, node: NodeInfo): b
   );
 }
 
-/** Returns the volume that is reserved for the claim, or else the smallest one that suits it on the node. */
+/**
+ * Returns the volume that is reserved for the claim, or else the smallest one that suits it on the node. Returns `undefined` if
+ * none suits, or if the node cannot use the reserved one.
+ */
 function volumeFor(
   claim: PersistentVolumeClaim,
   node: NodeInfo,

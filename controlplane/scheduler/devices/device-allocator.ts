@@ -163,7 +163,10 @@ class Search {
     return suitable;
   }
 
-  /** Takes a device. With admin access, the device may be in use. */
+  /**
+   * Takes a device. With admin access, the device may be in use. Returns `false` and takes nothing if the claim has too many
+   * devices, a constraint does not hold, or nothing of the device is left.
+   */
   #take(
     claim: number,
     alternative: DeviceAlternative,
@@ -197,7 +200,7 @@ class Search {
     const key = keyOf(pooled);
     if (this.#taken.has(key) || this.#input.allocated.isTaken(key, nodeOf(pooled))) return false;
     const counters = this.#counters.get(pool) ?? new Map<string, Map<string, Quantity>>();
-    if (!this.#isShared(pooled) && !consume(counters, device, -1)) {
+    if (!this.#isPartlyUsed(pooled) && !consume(counters, device, -1)) {
       consume(counters, device, 1);
       return false;
     }
@@ -207,7 +210,7 @@ class Search {
   }
 
   /** Whether an allocation or a pick uses a part of the device. */
-  #isShared(pooled: PooledDevice): boolean {
+  #isPartlyUsed(pooled: PooledDevice): boolean {
     const key = keyOf(pooled);
     return this.#shared.has(key) || this.#input.allocated.consumed(key, nodeOf(pooled)) !== undefined;
   }
@@ -233,7 +236,7 @@ class Search {
         const left = (this.#shared.get(key) ?? []).slice(0, -1);
         if (left.length === 0) this.#shared.delete(key);
         else this.#shared.set(key, left);
-        if (this.#isShared(pooled)) continue;
+        if (this.#isPartlyUsed(pooled)) continue;
       }
       const pool = this.#input.pools.find(({ driver, name }) => driver === pooled.driver && name === pooled.pool);
       const counters = pool === undefined ? undefined : this.#counters.get(pool);

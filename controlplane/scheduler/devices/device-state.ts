@@ -42,7 +42,7 @@ export class DeviceState implements DeviceLookup {
    * both.
    */
   onChange(changed: (change: 'devices' | 'device-classes') => void): () => void {
-    const settled = (claim: ResourceClaim): void => {
+    const claimChanged = (claim: ResourceClaim): void => {
       const pod = podKeyOf(claim);
       if (pod !== undefined) this.#extendedClaims.set(pod, claim);
       const allocation = claim.status?.allocation;
@@ -50,18 +50,18 @@ export class DeviceState implements DeviceLookup {
       if (allocation !== undefined) this.#setPending(claim, undefined);
       changed('devices');
     };
-    const published = (): void => {
+    const slicesChanged = (): void => {
       this.#pools = undefined;
       changed('devices');
     };
-    const classified = (): void => {
+    const classesChanged = (): void => {
       this.#extended = undefined;
       changed('device-classes');
     };
     const registrations = [
       this.#claims.addHandler({
-        add: settled,
-        update: (_, claim) => settled(claim),
+        add: claimChanged,
+        update: (_, claim) => claimChanged(claim),
         delete: (claim) => {
           const pod = podKeyOf(claim);
           if (pod !== undefined) this.#extendedClaims.delete(pod);
@@ -70,8 +70,8 @@ export class DeviceState implements DeviceLookup {
           changed('devices');
         },
       }),
-      this.#classes.addHandler({ add: classified, update: classified, delete: classified }),
-      this.#slices.addHandler({ add: published, update: published, delete: published }),
+      this.#classes.addHandler({ add: classesChanged, update: classesChanged, delete: classesChanged }),
+      this.#slices.addHandler({ add: slicesChanged, update: slicesChanged, delete: slicesChanged }),
     ];
     return () => {
       for (const registration of registrations) registration.remove();

@@ -88,7 +88,10 @@ export function claimsOn(
   return extended === undefined ? { claims: open } : { claims: [...open, extended.claim], mappings: extended.mappings };
 }
 
-/** Returns the name of the claim. A claim that the pod does not need has none. */
+/**
+ * Returns the name of the claim. A claim that the pod does not need has none. Returns `undefined` if the claim is not created
+ * yet.
+ */
 function claimName(
   { pod }: PodInfo,
   { name, resourceClaimName }: { readonly name: string; readonly resourceClaimName?: string | undefined },
@@ -163,8 +166,9 @@ export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): r
 }
 
 /**
- * Returns a claim that keeps the pod from a node: an allocated one that no pod uses, or one for extended resources that an
- * attempt left behind. `no-claims` means that the pod needs no devices.
+ * Returns a claim that keeps the pod from a node: an allocated one that no other pod uses, or one for extended resources that
+ * an attempt left behind. `no-claims` means that the pod needs no devices, and `undefined` that no claim is in the way or that
+ * one of them cannot be used at all.
  */
 export function claimInTheWay(
   pod: PodInfo,

@@ -1,4 +1,4 @@
-/** Filters that read only the node: its name, readiness, labels, taints, ports and resources. */
+/** Defines the filters that compare a pod with one node: its name, cordon, labels, taints, features, ports and resources. */
 import { isProvidedByDevices, type ExtendedResources } from '../devices/extended-resources.ts';
 import type { NodeInfo } from '../node-info.ts';
 import type { HostPort, PodInfo } from '../pod-info.ts';
@@ -45,7 +45,10 @@ export const taintToleration: FilterPlugin = {
   },
 };
 
-/** Rejects nodes that the node selector or the required node affinity does not match. */
+/**
+ * Rejects nodes that the node selector or the required node affinity does not match. Refuses the pod as a whole if the node
+ * names in its affinity contradict each other.
+ */
 export const nodeAffinity: FilterPlugin = {
   name: 'NodeAffinity',
   prepare({ pod }) {

@@ -98,7 +98,10 @@ function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
   return drivers;
 }
 
-/** Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume and none can be provisioned. */
+/**
+ * Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume and none can be provisioned.
+ * Refuses the pod as a whole if a claim is missing, being deleted, lost, or still to be bound by the volume binder.
+ */
 export const volumeBinding: FilterPlugin = {
   name: 'VolumeBinding',
   prepare(pod, cluster) {
