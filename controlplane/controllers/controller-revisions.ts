@@ -65,7 +65,10 @@ interface History<Owner extends KubeObject> {
   readonly collisionCount: number;
 }
 
-/** Returns all revisions in order, with that of the current template last. */
+/**
+ * Resolves to all revisions in order, with that of the current template (`update`) last. Creates that revision if there is
+ * none, and makes it the newest if it is an older one. Rejects if another revision has its name.
+ */
 export async function syncRevisions<Owner extends KubeObject>(
   history: History<Owner>,
 ): Promise<{ readonly all: ControllerRevision[]; readonly update: ControllerRevision }> {

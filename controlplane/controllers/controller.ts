@@ -53,7 +53,7 @@ interface Cache {
 type LoopEnvironment = Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns' | 'observeQueue'>;
 
 /**
- * The queue with its workers. A key that fails is retried with a backoff. No two workers reconcile the same key at once.
+ * Runs workers on a queue of keys. A key that fails is retried with a backoff. No two workers reconcile the same key at once.
  */
 export class ReconcileLoop {
   readonly queue: WorkQueue;
@@ -124,7 +124,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** Calls the function repeatedly with a pause in between; failures are logged and retried at the next turn. */
+/** Calls the function repeatedly, with a pause in between, until the signal aborts. Failures are logged. */
 export async function every(
   environment: Pick<ControllerEnvironment, 'clock' | 'logger'>,
   periodMs: number,

@@ -87,7 +87,10 @@ interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly finalizers?: readonly string[];
 }
 
-/** Returns the objects of the owner after adoptions and releases. */
+/**
+ * Returns the objects of the owner after adoptions and releases. An owner that is being deleted neither adopts nor releases.
+ * Rejects before an adoption if the API server no longer has the owner or deletes it.
+ */
 export async function claim<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>): Promise<T[]> {
   const { owner, informer, selector, matches = () => true } = options;
   const deleting = owner.metadata.deletionTimestamp !== undefined;

@@ -2,7 +2,7 @@
  * Tracks whether an informer already shows what a controller wrote for a key, so that the controller does not repeat a write. A
  * creation is visible when the informer has reached its version, a deletion when the object is removed or marked.
  *
- * After five minutes a creation no longer counts as pending.
+ * Five minutes after the last write of a key, none of its writes counts as pending any more.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

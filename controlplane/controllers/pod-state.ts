@@ -1,4 +1,4 @@
-/** Predicates of pods that several controllers use. Pure. */
+/** Defines predicates and an order of pods that several controllers use. Pure. */
 import type { Pod } from '../../api/kinds/kinds.ts';
 
 type PodCondition = NonNullable<NonNullable<Pod['status']>['conditions']>[number];

@@ -144,7 +144,7 @@ class HorizontalAutoscaler {
     } else if (current > max) [desired, why] = [max, 'Current number of replicas above Spec.MaxReplicas'];
     else if (current < min) [desired, why] = [min, 'Current number of replicas below Spec.MinReplicas'];
     else {
-      const best = await this.#ask(turn, target.scale);
+      const best = await this.#bestProposal(turn, target.scale);
       if (best === undefined) {
         status.currentReplicas = current;
         status.desiredReplicas = autoscaler.status?.desiredReplicas ?? 0;
@@ -193,8 +193,11 @@ class HorizontalAutoscaler {
     }
   }
 
-  /** Returns the largest number that a metric proposes; `undefined` if the target must not be scaled. */
-  async #ask(turn: Turn, scale: Scale): Promise<MetricProposal | undefined> {
+  /**
+   * Returns the proposal of the metric that proposes most replicas. Returns `undefined` if the target must not be scaled; a
+   * condition and an event then have the reason.
+   */
+  async #bestProposal(turn: Turn, scale: Scale): Promise<MetricProposal | undefined> {
     const { autoscaler, status } = turn;
     const namespace = autoscaler.metadata.namespace ?? '';
     const selector = scale.status?.selector ?? '';

@@ -56,7 +56,7 @@ const podMetrics = groupVersion('metrics.k8s.io', 'v1beta1').namespaced<KubeObje
   'PodMetrics',
 );
 
-/** Measurements by pod or object. Nothing is cached. */
+/** Reads measurements of pods and objects. Methods reject with a `MetricsError` if they cannot be read. Nothing is cached. */
 export class MetricsClient {
   readonly #client: Pick<TypedClient, 'list'>;
   readonly #get: RawGet;

@@ -35,7 +35,7 @@ export interface Proposal {
   readonly replicas: number;
   /** The percentage of the requests. Only resource metrics with a utilization target have it. */
   readonly utilization?: number;
-  /** Per pod, or in total for values of objects. */
+  /** The measurement in thousandths: per pod, or in total for values of objects. */
   readonly milli: number;
 }
 
@@ -99,7 +99,10 @@ function podRequest(pod: Pod, resource: string): number | undefined {
   return sum + (overhead === undefined ? 0 : Number(milliUnits(parseQuantity(overhead))));
 }
 
-/** Returns the requests of one container, or of all. A container without a request is an error. */
+/**
+ * Returns the requests of one container, or of all, by pod name. `missing` returns the request of a container that has none; by
+ * default, it throws `MetricsError`.
+ */
 export function requestsOf(
   pods: readonly Pod[],
   resource: string,
@@ -140,6 +143,7 @@ type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
 
 /**
  * Computes the proposal. `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas.
+ * Throws `MetricsError` if no pod that counts is measured.
  */
 function propose(
   { groups, metrics, current }: { readonly groups: Groups; readonly metrics: PodMetrics; readonly current: number },
@@ -170,7 +174,10 @@ const sumOf = (values: Iterable<number>): number => {
   return sum;
 };
 
-/** Computes the proposal of a target for the utilization: the usage as a percentage of the requests. */
+/**
+ * Computes the proposal of a target for the utilization: the usage as a percentage of the requests. Throws `MetricsError`
+ * without pods, without a request for the resource, or without measurements.
+ */
 export function byUtilization(
   input: {
     readonly pods: readonly Pod[];
@@ -200,7 +207,7 @@ export function byUtilization(
   return propose({ groups, metrics, current: input.current }, options, { ratioOf, fill });
 }
 
-/** Computes the proposal of a target for the average value per pod. */
+/** Computes the proposal of a target for the average value per pod. Throws `MetricsError` without pods or measurements. */
 export function byAverage(
   input: {
     readonly pods: readonly Pod[];

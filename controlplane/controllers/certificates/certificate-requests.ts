@@ -1,4 +1,4 @@
-/** Functions about certificate signing requests that several controllers use. Pure. */
+/** Reads certificate signing requests for the controllers that approve, sign and delete them. Pure. */
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
 import { NODES_GROUP, NODE_USER_PREFIX } from '../../../api/meta/system-users.ts';
@@ -53,7 +53,8 @@ export function isNodeClientRequest(request: CertificateSigningRequest, subject:
 const HOUR_MS = 3600_000;
 
 /**
- * Returns the time at which the cleaner deletes it, in ms since the epoch. `expiresAt` is the expiry of the issued certificate.
+ * Returns the time at which the cleaner deletes the request, in ms since the epoch. `expiresAt` is the expiry of the issued
+ * certificate.
  */
 export function removalTime(request: CertificateSigningRequest, expiresAt: number | undefined): number {
   const created = Date.parse(request.metadata.creationTimestamp ?? '') || 0;

@@ -135,7 +135,10 @@ class CronJobController {
     }
   }
 
-  /** Starts the job that is due, and returns the status with it. Returns the status unchanged if no job was started. */
+  /**
+   * Starts the job that is due, and plans the reconciliation at the next time. Resolves to the status with the job, or to the
+   * same status if no job was started.
+   */
   async #startDue(key: string, cronJob: CronJob, status: CronJobStatus): Promise<CronJobStatus> {
     const { clock } = this.#environment;
     const nowMs = clock.now();

@@ -55,7 +55,7 @@ export function dueTime(
     missed++;
   }
   if (due === undefined || next === undefined || next > nowMs) return { due, missed };
-  // The last of them follows the last minute after which one of them still comes.
+  // A binary search finds the newest due time: a due time follows every minute before it, and no minute after it.
   let [after, beyond] = [due, nowMs];
   while (beyond - after > MINUTE_MS) {
     const middle = (after + beyond) / 2;
@@ -68,7 +68,7 @@ export function dueTime(
 
 /**
  * Parses five fields, a macro such as `@daily`, or `@every` with a duration, as robfig/cron does. Times are in the zone.
- * Throws `ScheduleError`.
+ * Throws `ScheduleError`, and `RangeError` for an unknown time zone.
  */
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   if (text.startsWith(EVERY)) return everySchedule(text.slice(EVERY.length));

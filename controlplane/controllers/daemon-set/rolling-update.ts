@@ -19,7 +19,7 @@ interface NodePods {
   readonly hasSurplus: boolean;
 }
 
-/** Returns an empty plan for the strategy OnDelete. */
+/** Plans the next step of an update. The plan is empty for the strategy OnDelete. */
 export function planUpdate(input: DaemonInput): UpdatePlan {
   const { set, nodes } = input;
   if (set.spec?.updateStrategy?.type === 'OnDelete') return { remove: [], surge: [] };

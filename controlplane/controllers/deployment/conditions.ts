@@ -31,7 +31,7 @@ export function newCondition(condition: ConditionText, nowMs: number): Deploymen
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
-/** Returns the list with the condition in it; the same list if the condition does not change. */
+/** Returns the list with the condition in it. A known condition with the same status and reason stays, message included. */
 export function withCondition(
   conditions: readonly DeploymentCondition[],
   condition: DeploymentCondition,

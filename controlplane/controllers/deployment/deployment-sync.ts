@@ -1,7 +1,7 @@
 /**
- * One reconciliation of one deployment: it creates a replica set for the current template, scales old ones down as the strategy
- * allows, and writes the progress of the rollout to the status. `replica-sets.ts`, `rollout.ts` and `conditions.ts` decide;
- * this file executes.
+ * Reconciles one deployment once: creates a replica set for the current template, scales old ones down as the strategy allows,
+ * and writes the progress of the rollout to the status. `replica-sets.ts`, `rollout.ts` and `conditions.ts` decide; this file
+ * executes.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -297,6 +297,7 @@ export class DeploymentSync {
     this.#dirty = true;
   }
 
+  /** Whether the status in memory has a condition that is not written yet. */
   #dirty = false;
 
   async #addCondition(status: string, reason: string, message: string): Promise<void> {

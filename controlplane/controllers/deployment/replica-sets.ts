@@ -45,7 +45,7 @@ export function byAge(a: ReplicaSet, b: ReplicaSet): number {
   return at(a) - at(b) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1);
 }
 
-/** Returns the oldest replica set with the deployment's template. */
+/** Returns the oldest replica set with the deployment's template, or `undefined` if none has it. */
 export function findNewReplicaSet(deployment: Deployment, sets: readonly ReplicaSet[]): ReplicaSet | undefined {
   return sets.toSorted(byAge).find((set) => equalIgnoringHash(set.spec?.template, deployment.spec?.template));
 }
@@ -104,7 +104,7 @@ export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | u
   return current + Math.min(most - total, replicas - current);
 }
 
-/** Returns the annotations of a replica set of a deployment with that size. */
+/** Returns the annotations with which a replica set records the size of its deployment. */
 export function sizeAnnotations(deployment: Deployment): Record<string, string> {
   const replicas = deployment.spec?.replicas ?? 1;
   return {

@@ -30,7 +30,7 @@ export function isScalingEvent(deployment: Deployment, sets: readonly ReplicaSet
   });
 }
 
-/** Returns the next size of the new replica set. Returns undefined if the new replica set has its size. */
+/** Returns the next size of the new replica set, or `undefined` if it has its size or the surge leaves no room to grow. */
 export function resizeNew(deployment: Deployment, newSet: ReplicaSet, all: readonly ReplicaSet[]): Resize | undefined {
   const wanted = deployment.spec?.replicas ?? 1;
   const size = sizeOf(newSet);

@@ -76,7 +76,7 @@ export function controllerScales(
       reference.kind === 'ReplicaSet'
         ? controllerOf(sets.get(namespace, reference.name) ?? { metadata: {} })
         : undefined;
-    // The replicas of a deployment count, not those of each of its replica sets. Other controllers leave that to the set.
+    // The replicas of a deployment count, not those of each of its replica sets. For a set of any other owner, its own count.
     return (above?.kind === 'Deployment' ? builtIn(above, namespace) : undefined) ?? found;
   };
 }

@@ -89,7 +89,7 @@ function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset
   };
 }
 
-/** Returns the maximum number of addresses of an Endpoints object; ready ones have precedence. */
+/** Returns the subsets with at most `MAX_ADDRESSES` addresses, ready ones first, and whether any address was left out. */
 export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset[]; readonly truncated: boolean } {
   let room = MAX_ADDRESSES;
   let truncated = false;

@@ -77,8 +77,8 @@ class GarbageCollector {
 
   /**
    * Waits until the graph is filled. Every object should be in it before any is deleted. A resource that cannot be listed must
-   * not block the collection forever, so after half a minute it proceeds, like kube-controller-manager. Owners that are not in
-   * the graph are read from the API.
+   * not block the collection forever, so the wait ends after half a minute, as in kube-controller-manager. Owners that are not
+   * in the graph are read from the API.
    */
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;
@@ -183,8 +183,8 @@ class GarbageCollector {
   }
 
   /**
-   * Judges all owners of an object. Resolves to `undefined` if a reference is such that the object must not be deleted, and
-   * will be until the object changes.
+   * Judges all owners of an object. Resolves to `undefined` if a reference is invalid, so that the object must not be deleted
+   * before it changes.
    */
   async #judgeAll(
     node: GraphNode,

@@ -31,7 +31,7 @@ export function finishTime(pod: Pod): number {
   return Number.isFinite(deletedMs) ? deletedMs : Date.parse(creationTimestamp ?? '') || 0;
 }
 
-/** The failures of each job since its last success. */
+/** Counts the failures of each job since its last success. */
 export class JobBackOff {
   readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
 

@@ -66,7 +66,7 @@ export function replacesOnlyFailed(job: Job): boolean {
   return job.spec?.podReplacementPolicy === 'Failed' || job.spec?.podFailurePolicy !== undefined;
 }
 
-/** Returns the action of the job's failure policy for a failed pod: that of the first rule that matches. */
+/** Returns the action of the first rule of the job's failure policy that matches a failed pod, or `undefined` if none does. */
 export function matchFailurePolicy(job: Job, pod: Pod): PolicyMatch | undefined {
   const rules = job.spec?.podFailurePolicy?.rules ?? [];
   for (const [at, rule] of rules.entries()) {
@@ -188,7 +188,7 @@ export function formatIndexes(indexes: Iterable<number>): string {
   return parts.join(',');
 }
 
-/** Indexes without a running or finished pod, the lowest first. */
+/** Returns at most `count` indexes without a running or finished pod, the lowest first. */
 export function missingIndexes(completions: number, taken: ReadonlySet<number>, count: number): number[] {
   const missing: number[] = [];
   for (let index = 0; index < completions && missing.length < count; index++)
@@ -213,7 +213,10 @@ export function pointlessPods(job: Job, active: readonly Pod[], compare: (a: Pod
     });
 }
 
-/** Returns the number of pods that should run at the same time. */
+/**
+ * Returns the number of pods that should run at the same time. -1 means that the running pods may finish and no pod is created,
+ * after the first success of a job without `completions`.
+ */
 export function wantedActive(
   job: Job,
   counts: { readonly succeeded: number; readonly finishedIndexes: number },
@@ -221,7 +224,6 @@ export function wantedActive(
   const parallelism = job.spec?.parallelism ?? 1;
   if (job.spec?.suspend === true) return 0;
   const completions = job.spec?.completions;
-  // Without `completions`, no pods are created after the first success; the others may finish.
   if (completions === undefined) return counts.succeeded > 0 ? -1 : parallelism;
   const done = isIndexed(job) ? counts.finishedIndexes : counts.succeeded;
   return Math.max(0, Math.min(parallelism, completions - done));

@@ -35,7 +35,7 @@ export interface PodCounts {
   readonly failedIndexes: readonly number[];
   readonly completedIndexesText: string;
   readonly failedIndexesText: string;
-  /** A pod failure to which the failure policy answers with FailJob. */
+  /** The message of the first pod failure for which the failure policy demands FailJob. */
   readonly fatal: string | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Allocates a pod CIDR of each family to each node. Allocated CIDRs are never allocated again. It runs only with
+ * Allocates a pod CIDR of each family to each node. The CIDRs of a deleted node are free again. It runs only with
  * `--cluster-cidr`.
  */
 import { referenceTo } from '../../../api/client/event-recorder.ts';
@@ -29,7 +29,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
   const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);
   if (clusters.length === 0) return aborted(signal);
   const cache = informers.for(nodes);
-  /** Allocated ranges that the informer may not show yet. */
+  /** The ranges by node that this process allocated. The informer may not show them yet. */
   const given = new Map<string, readonly string[]>();
   const rangesOf = (node: Node): readonly string[] =>
     node.spec?.podCIDRs ?? (node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]);

@@ -46,8 +46,8 @@ export const runTaintEviction: RunController = (environment, signal) => {
   const podCache = informers.for(pods);
   indexByNode(podCache);
   /**
-   * Keys of pods that will be deleted unless the taint is removed, and the time since when. Taints of users have no
-   * `timeAdded`.
+   * Keys of pods that will be deleted unless the taint is removed, with the time from which their tolerations count: taints of
+   * users have no `timeAdded`.
    */
   const planned = new Map<string, number>();
   const loop = new ReconcileLoop(environment, {

@@ -64,7 +64,10 @@ async function forceDelete({ client, clock }: ControllerEnvironment, pod: Pod, w
   }
 }
 
-/** Deletes finished pods beyond the threshold, evicted ones first and then the oldest. */
+/**
+ * Deletes finished pods beyond the threshold, evicted ones first and then the oldest. Also deletes pods of nodes that do not
+ * exist, terminating pods of nodes that are out of service, and terminating pods that were never bound to a node.
+ */
 export const runPodGarbageCollector: RunController = (environment, signal) => {
   const { client, informers, options } = environment;
   const podCache = informers.for(pods);

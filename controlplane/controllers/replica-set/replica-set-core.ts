@@ -61,7 +61,7 @@ interface StatusInput {
   readonly failure: { readonly reason: 'FailedCreate' | 'FailedDelete'; readonly message: string } | undefined;
   readonly now: string;
   readonly nowMs: number;
-  /** Replication controllers have no such condition. */
+  /** Whether the status has `terminatingReplicas`. That of replication controllers has not. */
   readonly withTerminating: boolean;
 }
 

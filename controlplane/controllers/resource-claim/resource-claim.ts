@@ -179,7 +179,10 @@ class ResourceClaimController {
     if (valid.length === 0) await this.#deleteUnused(claim);
   }
 
-  /** Whether a pod with a reservation may still use the claim. A pod that the informer lacks is read from the API. */
+  /**
+   * Whether a pod with a reservation may still use the claim. A pod that the informer lacks is read from the API. Throws for a
+   * reservation that is not for a pod.
+   */
   async #isNeeded(
     namespace: string,
     { apiGroup = '', resource, name, uid }: { apiGroup?: string; resource: string; name: string; uid: string },

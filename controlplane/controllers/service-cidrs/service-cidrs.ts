@@ -111,11 +111,11 @@ export const runServiceCidrs: RunController = (environment, signal) => {
       await tolerate(settle(range), isNotFound);
     },
   });
-  const lookAtLeaving = (): void => {
+  const enqueueLeaving = (): void => {
     for (const range of ranges.list()) if (isLeaving(range)) loop.enqueue(range);
   };
   loop.follow(ranges);
-  ranges.addHandler({ add: lookAtLeaving, delete: lookAtLeaving });
-  addresses.addHandler({ delete: lookAtLeaving });
+  ranges.addHandler({ add: enqueueLeaving, delete: enqueueLeaving });
+  addresses.addHandler({ delete: enqueueLeaving });
   return loop.run(signal, ranges, addresses);
 };

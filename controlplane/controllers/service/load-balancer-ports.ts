@@ -1,5 +1,5 @@
 /**
- * Decides which service has a port of the nodes: the first that asked for it, until it no longer needs it. A service gets all
+ * Decides which service has a port of the nodes: the first that requested it, until it no longer needs it. A service gets all
  * its ports or none.
  */
 

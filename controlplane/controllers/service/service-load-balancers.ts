@@ -33,7 +33,7 @@ interface PortSpan {
   readonly last: number;
 }
 
-/** What the flags say about load balancers. */
+/** The options of load balancers that flags set. */
 export interface ServiceLoadBalancersOptions {
   /** Whether load balancers are served. If not, the controller only releases what it served before. */
   readonly isEnabled: boolean;
@@ -153,7 +153,7 @@ class ServiceLoadBalancers {
     );
   }
 
-  /** Takes the ports of the service. Returns why it cannot have them. */
+  /** Takes the ports of the service. Returns why it cannot have them, or `undefined` if it has them. */
   #problem(key: string, service: Service): string | undefined {
     const reserved = this.#reserved(service);
     const conflict = this.#ports.take(key, reserved === undefined ? portsOf(service) : [], this.#retry);
@@ -163,7 +163,10 @@ class ServiceLoadBalancers {
       : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; this service gets the port when that one no longer needs it`;
   }
 
-  /** Returns why the service may not have a port, for example because it is that of the API server or of ssh. */
+  /**
+   * Returns why the service may not have one of its ports, for example because it is that of the API server or of ssh. Returns
+   * `undefined` if it may have all.
+   */
   #reserved(service: Service): string | undefined {
     const reserved = new Set([this.#options.apiServerPort, ...ETCD_PORTS].map((port) => `TCP ${port}`));
     const port = portsOf(service).find((each) => reserved.has(each));

@@ -125,7 +125,10 @@ class StatefulSetController {
     if (failure !== undefined) throw failure;
   }
 
-  /** Runs before a pod is deleted, so that its claims are deleted or retained by the policy of the set. */
+  /**
+   * Sets the owners of claims by the retention policy of the set. This happens before a pod is deleted, because the garbage
+   * collector then deletes or keeps its claims.
+   */
   async #keepOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
     const namespace = set.metadata.namespace ?? '';
     for (const pod of own) {

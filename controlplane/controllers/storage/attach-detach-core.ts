@@ -83,7 +83,7 @@ export function exclusiveElsewhere(
   );
 }
 
-/** Whether the node is unable to report that it has unmounted the volume. */
+/** Whether the node cannot report that it has unmounted a volume: it does not exist, or has the out-of-service taint. */
 export function isOutOfService(node: Node | undefined): boolean {
   return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE_TAINT);
 }

@@ -49,7 +49,7 @@ class AttachDetach {
   readonly #loop: ReconcileLoop;
   /** The time since when no pod needs a volume, by attachment. */
   readonly #unwantedSince = new Map<string, number>();
-  /** Attachments for which an event is already recorded. */
+  /** What the last event of each attachment reported, so that it is not recorded again. */
   readonly #recordedEvents = new Map<string, string>();
 
   constructor(environment: ControllerEnvironment) {

@@ -1,7 +1,7 @@
 /**
  * Provisions the volumes of local storage classes on the node that the scheduler chose, expands them, and removes those that
- * are released. The agent of the node makes and removes the folder; it is asked by the name of the volume, so that no path of
- * an object of the API ever reaches it.
+ * are released. The agent of the node makes and removes the folder. A request names the volume, so that no path of an object of
+ * the API ever reaches the agent.
  *
  * A finalizer keeps a volume until its folder is gone, also if a user deletes the object first.
  */
@@ -242,7 +242,7 @@ class LocalProvisioner {
     if (volume === undefined || !isOurs(volume)) return;
     const isDeleted = volume.metadata.deletionTimestamp !== undefined;
     const { phase } = volume.status ?? {};
-    // A volume that is in use is protected from deletion, and was released when it is not.
+    // A bound volume is kept, also after a user has deleted it.
     if (phase !== 'Released' && phase !== 'Failed' && !(isDeleted && phase !== 'Bound')) return;
     const { client } = this.#environment;
     if (volume.spec?.persistentVolumeReclaimPolicy === 'Delete') {

@@ -88,6 +88,7 @@ export const runAttributesClassProtection: RunController = (environment, signal)
   return loop.run(signal, cache, claims, volumes);
 };
 
+/** Returns a loop that adds the finalizer to each object, and removes it from a deleted one that is not used. */
 function protect<T extends KubeObject>(
   environment: ControllerEnvironment,
   resource: ResourceOf<T>,

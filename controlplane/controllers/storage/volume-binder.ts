@@ -237,7 +237,7 @@ class VolumeBinder {
     const owner = volume.spec?.claimRef;
     if (owner !== undefined && owner.uid === uid) return volume;
     const annotations = { ...volume.metadata.annotations };
-    // The whole reference is removed, unless a user reserved the volume for the claim.
+    // The annotation allows the binder to remove the whole reference later. A user's reservation does not get it and stays.
     if (owner === undefined) annotations[BOUND_BY_CONTROLLER] = 'yes';
     const claimRef = {
       kind: 'PersistentVolumeClaim',
@@ -332,7 +332,7 @@ class VolumeBinder {
     await this.#giveFree(volume);
   }
 
-  /** Releases a volume that the binder bound. A volume that a user reserved for a claim stays reserved. */
+  /** Makes a volume available again, without its claim. A volume that a user reserved for a claim stays reserved. */
   async #giveFree(volume: PersistentVolume): Promise<PersistentVolume> {
     const { [BOUND_BY_CONTROLLER]: byController, ...annotations } = volume.metadata.annotations ?? {};
     const { claimRef, ...spec } = volume.spec ?? {};
