@@ -67,7 +67,8 @@ interface History<Owner extends KubeObject> {
 
 /**
  * Resolves to all revisions in order, with that of the current template (`update`) last. Creates that revision if there is
- * none, and makes it the newest if it is an older one. Rejects if another revision has its name.
+ * none, and makes it the newest if it is an older one. If a revision of another template has its name, raises the owner's
+ * `status.collisionCount` and rejects; with the new count, the next call uses another name.
  */
 export async function syncRevisions<Owner extends KubeObject>(
   history: History<Owner>,
@@ -110,9 +111,18 @@ export async function syncRevisions<Owner extends KubeObject>(
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
     const existing = await client.get(controllerRevisions, namespace, revision.metadata.name ?? '');
-    if (!semanticEqual(existing['data'], data)) throw error;
+    if (!semanticEqual(existing['data'], data)) {
+      await raiseCollisionCount(history);
+      throw error;
+    }
     return { all: [...sorted, existing], update: existing };
   }
+}
+
+async function raiseCollisionCount<Owner extends KubeObject>(history: History<Owner>): Promise<void> {
+  const { client, owner, ownerResource, collisionCount } = history;
+  const status = { ...(owner['status'] as JsonObject | undefined), collisionCount: collisionCount + 1 };
+  await client.update(ownerResource, { ...owner, status }, { subresource: 'status' });
 }
 
 /** Deletes the oldest unused revisions beyond the limit. */

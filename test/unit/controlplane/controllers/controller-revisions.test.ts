@@ -1,9 +1,22 @@
 /** The bytes of revisions must equal those of kube-controller-manager and kubectl, which compare them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import {
+  controllerRevisions,
+  daemonSets,
+  nodes,
+  pods,
+  type ResourceOf,
+  statefulSets,
+} from '../../../../api/client/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
 import { escapeMarkup } from '../../../../api/codec/json.ts';
 import { revisionData, revisionHash } from '../../../../controlplane/controllers/controller-revisions.ts';
+import type { RunController } from '../../../../controlplane/controllers/controller.ts';
+import { runDaemonSets } from '../../../../controlplane/controllers/daemon-set/daemon-set.ts';
+import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
 import { encodeObject, parseObject } from '../../../../controlplane/storage/object-bytes.ts';
+import { controllerTest } from '../../../fakes/fake-controllers.ts';
 
 const TEMPLATE = {
   spec: { terminationGracePeriodSeconds: 30, containers: [{ name: 'c', image: 'i', args: ['a && b > c < d'] }] },
@@ -50,3 +63,40 @@ test('the name of a revision has the hash of kube-controller-manager', () => {
   assert.equal(revisionHash(revisionData(template), 0), '6ff664d558');
   assert.notEqual(revisionHash(revisionData(template), 1), '6ff664d558');
 });
+
+const labels = { app: 'db' };
+const set = {
+  metadata: { name: 'db', namespace: 'shop' },
+  spec: {
+    selector: { matchLabels: labels },
+    template: { metadata: { labels }, spec: { containers: [{ name: 'c', image: 'i' }] } },
+  },
+};
+const hashes = [0, 1].map((count) => revisionHash(revisionData(set.spec.template), count));
+const foreign = {
+  metadata: { name: `db-${hashes[0]}`, namespace: 'shop' },
+  data: revisionData({ spec: { containers: [] } }),
+  revision: 1,
+};
+
+for (const [kind, run, resource] of [
+  ['stateful set', runStatefulSets, statefulSets],
+  ['daemon set', runDaemonSets, daemonSets],
+] as readonly (readonly [string, RunController, ResourceOf<KubeObject & { status?: { collisionCount?: number } }>])[])
+  test(`a ${kind} whose revision has the name of another one counts the collision and takes another name`, async () => {
+    const t = controllerTest({
+      objects: [
+        [resource, structuredClone(set)],
+        [controllerRevisions, structuredClone(foreign)],
+        [nodes, { metadata: { name: 'n' } }],
+      ],
+    });
+    await t.start(run);
+    await t.advance(10_000);
+    assert.equal(t.client.peek(resource, 'shop', 'db')?.status?.collisionCount, 1);
+    assert.deepEqual(
+      t.client.peekAll(controllerRevisions).map(({ metadata }) => metadata.name),
+      hashes.map((hash) => `db-${hash}`),
+    );
+    assert.equal(t.client.peekAll(pods).length, 1);
+  });
