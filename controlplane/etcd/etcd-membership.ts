@@ -96,8 +96,8 @@ interface Joining {
 
 /**
  * Adds a member without a vote, or finds the one that an interrupted join added. Resolves to all members in the form of
- * `--initial-cluster`. A cluster accepts one member at a time, so that this tries for a minute. Throws `EtcdError` after that,
- * and at once if the cluster refuses the member for another reason.
+ * `--initial-cluster`. A cluster accepts one member at a time, so this function retries for a minute. Throws `EtcdError` after
+ * that, and at once if the cluster refuses the member for another reason.
  */
 export async function addMember(joining: Joining, clock: Clock): Promise<string> {
   const end = clock.monotonic() + ADD_WITHIN_MS;

@@ -76,7 +76,7 @@ export function controllerScales(
       reference.kind === 'ReplicaSet'
         ? controllerOf(sets.get(namespace, reference.name) ?? { metadata: {} })
         : undefined;
-    // The replicas of a deployment count, not those of each of its replica sets. For a set of any other owner, its own count.
+    // The replicas of a deployment count, and not those of its replica sets. Owners of any other kind leave that to their sets.
     return (above?.kind === 'Deployment' ? builtIn(above, namespace) : undefined) ?? found;
   };
 }

@@ -61,7 +61,7 @@ interface StatusInput {
   readonly failure: { readonly reason: 'FailedCreate' | 'FailedDelete'; readonly message: string } | undefined;
   readonly now: string;
   readonly nowMs: number;
-  /** Whether the status has `terminatingReplicas`. That of replication controllers has not. */
+  /** Whether the status has `terminatingReplicas`, which replication controllers lack. */
   readonly withTerminating: boolean;
 }
 

@@ -100,13 +100,17 @@ export const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 export const LEASE_IDS = 2 ** 48;
 
 /**
- * Returns the gRPC target of a server's URL, such as `etcd-1:2379` of `https://etcd-1`, and whether it uses TLS. Returns
- * `undefined` for what is no URL with `http` or `https`.
+ * Returns the gRPC target of a server's URL, such as `etcd-1:2379` of `https://etcd-1`, and whether the server uses TLS.
+ * Returns `undefined` for what is no URL with `http` or `https`.
  */
 export function etcdTarget(url: string): { readonly target: string; readonly isTls: boolean } | undefined {
   const parsed = URL.parse(url);
   if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') || parsed.host === '')
     return undefined;
-  const target = parsed.port === '' ? `${parsed.host}:${ETCD_CLIENT_PORT}` : parsed.host;
-  return { target, isTls: parsed.protocol === 'https:' };
+  // The parser drops a port that is the default of the scheme, but another scheme has no default.
+  const { port = '' } = URL.parse(url.replace(/^https?:/i, 'etcd:')) ?? {};
+  return {
+    target: `${parsed.hostname}:${port === '' ? ETCD_CLIENT_PORT : port}`,
+    isTls: parsed.protocol === 'https:',
+  };
 }

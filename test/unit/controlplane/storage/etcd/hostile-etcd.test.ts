@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { buildCodecs } from '../../../../../api/grpc/codec.ts';
 import { connectEtcd } from '../../../../../controlplane/storage/etcd/etcd-client.ts';
-import { ETCD_MESSAGES } from '../../../../../controlplane/storage/etcd/etcd-interface.ts';
+import { ETCD_MESSAGES, etcdTarget } from '../../../../../controlplane/storage/etcd/etcd-interface.ts';
 
 interface Answer {
   readonly revision?: number;
@@ -94,3 +94,17 @@ it("a server's URL without a port has etcd's port", () =>
     name: 'EtcdError',
     message: /127\.0\.0\.1:2379.*\[?::1\]?:2379/,
   }));
+
+it('the port in the URL of a server counts, also if it is the default of the scheme', () =>
+  assert.deepEqual(
+    ['https://etcd-1:443', 'http://[::1]:80/', 'HTTPS://10.0.0.1:2380', 'https://etcd-1', 'ftp://etcd-1'].map(
+      etcdTarget,
+    ),
+    [
+      { target: 'etcd-1:443', isTls: true },
+      { target: '[::1]:80', isTls: false },
+      { target: '10.0.0.1:2380', isTls: true },
+      { target: 'etcd-1:2379', isTls: true },
+      undefined,
+    ],
+  ));
