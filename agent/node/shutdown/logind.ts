@@ -1,5 +1,5 @@
 /**
- * Access to the host's login manager, which delays a shutdown of the host while a lock is held. It uses systemd's own tools:
+ * Gives access to the host's login manager, which delays a shutdown of the host while a lock is held. Uses systemd's own tools:
  *
  * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as long
  * as its command runs, and the command exits when its standard input closes, so that a killed agent never delays a shutdown.
@@ -28,7 +28,7 @@ export interface Logind {
   inhibit(): Promise<InhibitorLock>;
   /**
    * Calls back with true when the host is about to shut down, and with false if the shutdown is cancelled. Resolves when the
-   * monitor runs. `ended` rejects when it fails.
+   * monitor receives signals. `ended` rejects when the monitor fails, and when the signal aborts.
    */
   listen(onShutdown: (goingDown: boolean) => void, signal: AbortSignal): Promise<{ readonly ended: Promise<never> }>;
 }
@@ -93,7 +93,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
       const ended = endOf(child);
       await Promise.race([
         new Promise<void>((resolve) => child.stdout.once('data', () => resolve())),
-        ended.then((why) => Promise.reject(new Error(`the inhibitor lock was not given: ${why}`))),
+        ended.then((why) => Promise.reject(new Error(`systemd-inhibit did not get the inhibitor lock: ${why}`))),
       ]);
       return {
         async release() {

@@ -33,11 +33,13 @@ export interface NodeShutdownOptions {
   readonly logger: Logger;
   readonly activePods: () => readonly Pod[];
   readonly killer: PodKiller;
+  /** Records an event about the node. */
   readonly aboutNode: (reason: string, message: string) => void;
+  /** Called when the status of the node must change. */
   readonly nodeChanged: () => void;
   /** The file with the times of the last shutdown, for the next start and for `orchlet stop`. */
   readonly stateFile: string;
-  /** Epoch seconds; 0 if the shutdown has not started or ended. */
+  /** Called with the times of the last shutdown in epoch seconds; 0 if it has not started or ended. */
   readonly onTimes: (times: { readonly startSeconds: number; readonly endSeconds: number }) => void;
 }
 
@@ -61,6 +63,8 @@ const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
 export class NodeShutdown {
   readonly #options: NodeShutdownOptions;
   #isShuttingDown = false;
+  /** The number of shutdowns and cancellations so far. */
+  #events = 0;
   #lock: InhibitorLock | undefined;
 
   constructor(options: NodeShutdownOptions) {
@@ -72,7 +76,7 @@ export class NodeShutdown {
     return this.#isShuttingDown;
   }
 
-  /** Returns why a pod is not admitted during the shutdown. */
+  /** Returns why a pod is not admitted during the shutdown; `undefined` if the host is not shutting down. */
   refusal(): Refusal | undefined {
     return this.#isShuttingDown ? REFUSAL : undefined;
   }
@@ -98,7 +102,10 @@ export class NodeShutdown {
     await this.#release();
   }
 
-  /** Terminates the pods as in a shutdown of the host, because an operator stops the node. */
+  /**
+   * Terminates the pods as in a shutdown of the host, because an operator stops the node. Without configured periods, pods have
+   * 30 seconds and critical pods 10.
+   */
   async stopPods(): Promise<void> {
     this.#setShuttingDown(true);
     await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : DEFAULT_STOP_PERIODS);
@@ -137,6 +144,11 @@ export class NodeShutdown {
   async #onShutdown(goingDown: boolean): Promise<void> {
     const { aboutNode, logger, logind, periods } = this.#options;
     if (goingDown === this.#isShuttingDown) return;
+    const event = (this.#events += 1);
+    // A later event decides about the lock: after a cancellation the lock stays, although the pods still terminate.
+    const releaseUnlessLater = async (): Promise<void> => {
+      if (event === this.#events) await this.#release();
+    };
     const what = goingDown ? 'event' : 'cancellation';
     logger.info(
       {},
@@ -147,13 +159,13 @@ export class NodeShutdown {
     try {
       if (goingDown) {
         await this.#endPods(periods);
-        await this.#release();
+        await releaseUnlessLater();
       } else {
         this.#lock ??= await logind.inhibit();
       }
     } catch (error) {
       logger.error({ err: error }, 'Cannot delay a shutdown of the host');
-      await this.#release();
+      await releaseUnlessLater();
     }
   }
 

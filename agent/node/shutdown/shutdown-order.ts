@@ -20,7 +20,10 @@ interface ShutdownFlags {
   readonly shutdownGracePeriodByPodPriority: Readonly<Record<string, string>>;
 }
 
-/** Parses the periods, the lowest priority first. If empty, a shutdown of the host does not wait for pods. */
+/**
+ * Returns the periods, the lowest priority first. Periods by priority replace the two others. Empty if the period for all pods
+ * is 0 or shorter than that for critical pods: then a shutdown of the host does not wait for pods.
+ */
 export function shutdownPeriods(flags: ShutdownFlags): readonly ShutdownPeriod[] {
   const byPriority = Object.entries(flags.shutdownGracePeriodByPodPriority);
   if (byPriority.length > 0)
@@ -54,7 +57,7 @@ export function groupByPriority(periods: readonly ShutdownPeriod[], pods: readon
   return groups.filter((group) => group.pods.length > 0);
 }
 
-/** Returns the pod's own grace period if it is shorter than that of the group. */
+/** Returns the pod's own grace period if it is shorter than that of the group, else that of the group. */
 export function graceSeconds(pod: Pod, group: ShutdownPeriod): number {
   return Math.min(pod.spec.terminationGracePeriodSeconds ?? group.seconds, group.seconds);
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -223,6 +224,22 @@ describe('a node whose host shuts down', () => {
     await until('a new lock', () => logind.held === 1);
     assert.equal(shutdown.isShuttingDown(), false);
     assert.equal(nodeEvents[1], 'Shutdown: Shutdown manager detected shutdown cancellation');
+  });
+
+  it('keeps the lock when the shutdown is cancelled while pods terminate', async (t) => {
+    const { ends, killed, logind, stateFile, until } = await setUp(t, [podOf('plain')]);
+    logind.notify(true);
+    await until('the first group', () => killed.length === 1);
+    logind.notify(false);
+    ends.get('plain')?.resolve();
+    await until('the end', () => readFileSync(stateFile, 'utf8').includes('endTime'));
+    // The pods of the next shutdown terminate while the lock is held.
+    ends.set('plain', Promise.withResolvers());
+    logind.notify(true);
+    await until('the next shutdown', () => killed.length === 2);
+    assert.equal(logind.held, 1);
+    ends.get('plain')?.resolve();
+    await until('the release', () => logind.held === 0);
   });
 
   it('has the login manager allow the time that pods need', async (t) => {
