@@ -1,4 +1,4 @@
-/** The addresses that the node reports: those of `--node-ip`, else those of the host. */
+/** Determines the addresses that the node reports: those of `--node-ip`, else those of the host. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { hostAddresses } from '../../host/host-facts.ts';
 
@@ -6,7 +6,7 @@ const MAX_AGE_MS = 10_000;
 
 interface NodeAddressesOptions {
   readonly clock: Clock;
-  /** `--node-ip`. Empty: the host's addresses. `::` or `0.0.0.0` alone: the host's, of that family first. */
+  /** The addresses of `--node-ip`. If empty, the host's first is used; with `::` or `0.0.0.0` alone, one of each family. */
   readonly configured: readonly string[];
   /** Replaces the addresses of this host. */
   readonly found?: () => readonly string[];
@@ -42,7 +42,8 @@ export class NodeAddresses {
 const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
 
 /**
- * Chooses at most one address of each family. `::` or `0.0.0.0` alone in `--node-ip` chooses which family comes first. Pure.
+ * Chooses at most one address of each family. Without `wanted` addresses, only the first that was found is chosen. `::` or
+ * `0.0.0.0` alone chooses one of each family among those that were found, and which family comes first. Pure.
  */
 export function chooseAddresses(wanted: readonly string[], found: () => readonly string[]): readonly string[] {
   const isSix = (address: string): boolean => address.includes(':');

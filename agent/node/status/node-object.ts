@@ -83,7 +83,10 @@ const setters: readonly Setter[] = [
   setReady,
 ];
 
-/** Returns a copy with the status that the facts imply. Conditions, annotations and addresses of other writers stay. */
+/**
+ * Returns a copy with the status that the facts imply. Conditions, annotations and extended resources of other writers stay;
+ * addresses of other writers do not.
+ */
 export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   const status = structuredClone(node.status ?? {});
   for (const set of setters) set(status, facts);
@@ -168,8 +171,8 @@ function foreign(list: Record<string, string> | undefined): Record<string, strin
 }
 
 /**
- * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of anything else
- * the leading numbers, without what a distribution adds (`1.6.20~ds1`).
+ * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of another version
+ * the leading numbers, without what a distribution adds (`1.6.20~ds1`). A text that does not begin with numbers is unchanged.
  */
 export function semanticVersion(text: string): string {
   const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];
@@ -282,12 +285,18 @@ function setCondition(
   else conditions[index] = entry;
 }
 
-/** Returns the fields of `next` that differ from `before` in more than heartbeats, as they are in `next`. */
+/** Returns the fields that differ in more than heartbeats, as they are in `next`. Null stands for a field that it lacks. */
 export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
-  const known = withoutHeartbeats(before);
-  return Object.fromEntries(
-    Object.entries(withoutHeartbeats(next)).filter(([key, value]) => !jsonEqual(known[key], value)),
-  );
+  return Object.fromEntries(changedFields(withoutHeartbeats(before), withoutHeartbeats(next)));
+}
+
+type Fields = Readonly<Record<string, JsonValue | undefined>>;
+
+function changedFields(before: Fields, next: Fields): readonly (readonly [string, JsonValue])[] {
+  return [...new Set([...Object.keys(next), ...Object.keys(before)])].flatMap((key) => {
+    const value = next[key] ?? null;
+    return jsonEqual(before[key] ?? null, value) ? [] : [[key, value] as const];
+  });
 }
 
 function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
@@ -296,11 +305,15 @@ function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
   return { ...rest, conditions: lasting } as unknown as Record<string, JsonValue>;
 }
 
-/** Returns the strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list. */
+/**
+ * Returns the strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list, and null
+ * removes a field.
+ */
 export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
-  const known = before as Record<string, JsonValue | undefined>;
-  const changes = Object.entries(next).filter(([key, value]) => !jsonEqual(known[key], value as JsonValue));
-  // Two addresses may have one type. Older API servers would take the directive for an entry of a list that is new.
+  const known = before as Fields;
+  const changes = changedFields(known, next as Fields);
+  // Addresses would merge by their types, which several may have in common, so the directive replaces the list. Older API
+  // servers store the directive itself as an address if the node has no list yet.
   return Object.fromEntries(
     changes.map(([key, value]) => [
       key,

@@ -69,7 +69,10 @@ export function initialNode({
   } as unknown as NodeObject;
 }
 
-/** Creates the Node object, or adopts the existing one. Throws errors of the API; the caller retries. */
+/**
+ * Creates the Node object, or adopts the existing one. Without `registerNode`, changes nothing, and throws NotFound if another
+ * client has not created the node. Throws errors of the API; the caller retries.
+ */
 export async function registerWithApi(
   client: Client,
   identity: NodeIdentity,

@@ -63,7 +63,7 @@ export function withEviction(
 
 /**
  * Returns what all pods together may use. Hard thresholds are not subtracted, so that eviction starts before the kernel's
- * limit.
+ * limit. `pids` is 0, which sets no limit, if no process ids are reserved.
  */
 export function podLimits(reserved: Readonly<Record<string, number>>, capacity: Capacity): CgroupLimits {
   const pids = reserved['pid'] ?? 0;

@@ -1,4 +1,4 @@
-/** The events about the node: conditions that changed, and a host that has been rebooted. */
+/** Computes the events about the node: conditions that changed, and a host that has been rebooted. */
 import type { NodeObject } from '../../model/node.ts';
 
 /** An event about the node, with the reason and the message of the kubelet. */

@@ -6,6 +6,7 @@ import { DEFAULT_HARD, parseThresholds } from '../../../../../agent/resources/ev
 import {
   type NodeFacts,
   statusChanges,
+  statusPatch,
   withStatus,
   semanticVersion,
 } from '../../../../../agent/node/status/node-object.ts';
@@ -86,6 +87,13 @@ const facts: NodeFacts = {
 
 const status = (changes: Partial<NodeFacts> = {}, before = BLANK) =>
   withStatus(before, { ...facts, ...changes }).status;
+
+test('a field that the status has no more is removed by the patch', () => {
+  const before = status();
+  const next = withStatus({ ...BLANK, status: before ?? {} }, { ...facts, declaredFeatures: [] }).status;
+  assert.deepEqual(statusChanges(before, next), { declaredFeatures: null });
+  assert.deepEqual(statusPatch(before, next), { declaredFeatures: null });
+});
 
 test('it equals the report of the kubelet about the same host to the byte', () => {
   const condition = (type: string, is: string, reason: string, message: string) => ({
