@@ -1,5 +1,5 @@
 /**
- * The source of pods that the API server has bound to this node, mirror pods included. If the API server does not answer after
+ * Reports the pods that are bound to this node at the API server, mirror pods included. If the API server does not answer after
  * a start, the source reports the last known pods until it does.
  */
 import type { Logger } from '../../api/component/logger.ts';
@@ -79,7 +79,7 @@ async function reportLastKnown(
   if (checkpoints === undefined) return;
   try {
     const pods = await checkpoints.load();
-    // The API server has answered while the files were read.
+    // If the API server has answered while the files were read, its pods count.
     if (hasSynced() || pods.length === 0) return;
     logger.warn({ pods: pods.length }, 'The API server does not answer, running the last known pods of this node');
     onPods(pods, { provisional: true });

@@ -88,6 +88,7 @@ class FileSource implements PodSource {
       await this.#ensureWatch();
       const { pods, recreated } = await this.#scan();
       if (signal.aborted) return checkMs;
+      // The first report without the recreated pods terminates them, and the second one starts them again.
       if (recreated.size > 0) onPods(pods.filter((pod) => !recreated.has(pod)));
       onPods(pods);
       return checkMs;
@@ -153,6 +154,10 @@ class FileSource implements PodSource {
     return recreated;
   }
 
+  /**
+   * Reads all files, and replaces the ConfigMaps and Secrets. Returns the pods, of those with one name the first, and which of
+   * them are of files that were removed and created again.
+   */
   async #scan(): Promise<{ readonly pods: readonly Pod[]; readonly recreated: ReadonlySet<Pod> }> {
     const files = await this.#files();
     for (const file of this.#known.keys()) if (!files.includes(file)) this.#known.delete(file);
@@ -210,7 +215,10 @@ class FileSource implements PodSource {
     }
   }
 
-  /** Returns the last valid content of a file that cannot be read. */
+  /**
+   * Returns the content of a file. Of a file that is invalid or cannot be read, returns the last valid content, or `undefined`
+   * if there was none. Returns `undefined` if the file is gone.
+   */
   async #read(file: string): Promise<KnownFile | undefined> {
     const known = this.#known.get(file);
     try {

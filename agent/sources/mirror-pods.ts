@@ -121,8 +121,8 @@ function hashOf(pod: Pod): string {
 }
 
 /**
- * Returns the status of the pod at the API server: for a static pod that of its mirror pod. A final status is of an earlier run
- * of the same manifest.
+ * Returns the status of the pod at the API server: for a static pod that of its mirror pod. Returns the pod's own status if
+ * there is no mirror pod of its manifest, or if that has terminated: then its status is of an earlier run of the manifest.
  */
 export function publishedStatus(pod: Pod, mirrorOf: (pod: Pod) => Pod | undefined): PodStatus | undefined {
   if (!isStaticPod(pod)) return pod.status;

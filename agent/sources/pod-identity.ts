@@ -1,7 +1,7 @@
 /**
  * Checks the identity of pods. The name, namespace and uid, and the names of containers and volumes, become names of
- * directories, files and containers, and a manifest may have any text as uid. It is a part of the check that pods of all
- * sources pass before they reach the sync loop.
+ * directories, files and containers, and a manifest may have any text as uid. `pod-shape.ts` applies this check to the pods of
+ * all sources before they reach the sync loop.
  */
 import type { Pod } from '../model/pod.ts';
 

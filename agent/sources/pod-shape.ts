@@ -1,6 +1,6 @@
 /**
- * Gives pods of all sources the shape that the agent relies on. Neither a server nor a file is trusted to have sent them.
- * `pod-config.ts` calls it once for each pod before anything else reads the pod.
+ * Gives pods of all sources the shape that the agent relies on, because neither servers nor files are trusted to send valid
+ * pods. `pod-config.ts` calls it once for each pod before anything else reads the pod.
  */
 import { pods } from '../../api/client/resources.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
@@ -18,7 +18,7 @@ const MAX_FAULT_CHARACTERS = 1024;
 /**
  * Returns a copy of the pod whose annotation of the source is that source, because clients can write the annotation: a pod of
  * the API server that counted as static would be critical to its node. Fields that the schema lacks are left out, as in the
- * kubelet.
+ * kubelet. For a value of another shape, or with names that cannot be parts of paths, returns the fault.
  */
 export function shapedPod(value: unknown, source: PodSourceName): ShapedPod {
   let pod: Pod;

@@ -1,6 +1,7 @@
 /**
- * The ConfigMaps and Secrets of the folder of static pods. The file source replaces the whole set with each scan; listeners get
- * the keys of what changed. `volumes/pod-objects.ts` serves them to the pods of the same folder, and to no others.
+ * Owns the ConfigMaps and Secrets of the folder of static pods. The file source replaces the whole set with each scan;
+ * listeners get the keys of what changed. `volumes/pod-objects.ts` serves the objects to the pods of the same folder, and to no
+ * others.
  */
 import { createHash } from 'node:crypto';
 import { PlainError } from '../../api/component/plain-error.ts';
@@ -10,7 +11,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { decodeStruct } from '../../api/schema/decode.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 
-/** The limit of the API, for all values of an object together. */
+/** The limit of the API for all decoded values of an object together. */
 const MAX_BYTES = 1024 * 1024;
 const MAX_OBJECTS = 1000;
 const OWN = 'ConfigMap Secret'.split(' ');
@@ -60,7 +61,9 @@ export function readStaticObject(value: unknown): StaticObject {
   ];
   const [first] = faults;
   if (first !== undefined) throw new PlainError(`invalid ${given.kind}: ${first}`);
-  const size = Object.values(values).reduce((sum, content) => sum + Buffer.byteLength(content), 0);
+  const sizeOf = (contents: Readonly<Record<string, string>> = {}, encoding: 'utf8' | 'base64' = 'base64'): number =>
+    Object.values(contents).reduce((sum, content) => sum + Buffer.byteLength(content, encoding), 0);
+  const size = sizeOf(data, given.kind === 'Secret' ? 'base64' : 'utf8') + sizeOf(decoded.binaryData);
   if (size > MAX_BYTES) throw new PlainError(`invalid ${given.kind}: ${name} has more than ${MAX_BYTES} bytes`);
   const digest = createHash('sha256')
     .update(JSON.stringify([data, decoded.binaryData]))
@@ -86,15 +89,15 @@ export class StaticObjects {
     return this.#objects.get(key);
   }
 
-  /** Returns the keys that were left out, because the folder has too many objects. */
+  /** Replaces all objects. Returns the keys of those that are left out, because the folder has too many objects. */
   replace(objects: readonly StaticObject[]): readonly StaticObjectKey[] {
     const next = new Map(objects.slice(0, MAX_OBJECTS).map(({ key, object }) => [key, object]));
     const version = (map: ReadonlyMap<StaticObjectKey, KubeObject>, key: StaticObjectKey): string | undefined =>
       map.get(key)?.metadata.resourceVersion;
-    const changed = new Set([...next.keys(), ...this.#objects.keys()]).values();
-    const keys = new Set(changed.filter((key) => version(next, key) !== version(this.#objects, key)));
+    const all = new Set([...next.keys(), ...this.#objects.keys()]).values();
+    const changed = new Set(all.filter((key) => version(next, key) !== version(this.#objects, key)));
     this.#objects = next;
-    if (keys.size > 0) for (const listener of this.#listeners) listener(keys);
+    if (changed.size > 0) for (const listener of this.#listeners) listener(changed);
     return objects.slice(MAX_OBJECTS).map(({ key }) => key);
   }
 }

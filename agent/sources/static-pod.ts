@@ -25,7 +25,10 @@ export class ManifestError extends PlainError {
 
 /** Decodes, defaults and validates a pod as the API server does. */
 export interface PodReader {
-  /** Problems that do not reject the pod, such as unknown fields. */
+  /**
+   * Returns the pod, warnings about what does not reject it, such as unknown fields, and the errors that do. Throws an error
+   * for a value that cannot be decoded.
+   */
   read(value: unknown): {
     readonly pod: Pod;
     readonly warnings: readonly string[];
@@ -166,12 +169,13 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
     spec: {
       ...spec,
       nodeName: options.nodeName,
+      // Pods of a URL do not get the toleration, as in the kubelet.
       ...(options.source === 'http' ? {} : { tolerations: withToleration(spec['tolerations']) }),
     },
   };
 }
 
-/** Taints do not evict a static pod, as in the kubelet, which excepts pods of a URL. */
+/** Returns the tolerations with one for all taints of the effect NoExecute, so that taints do not evict the static pod. */
 function withToleration(given: unknown): unknown[] {
   const tolerations = Array.isArray(given) ? (given as unknown[]) : [];
   const isThere = tolerations.some((each) => {

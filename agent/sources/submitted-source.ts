@@ -1,5 +1,5 @@
 /**
- * The source of pods that were submitted to the agent's own server. Each is stored as a manifest in a directory below the root
+ * Reports the pods that were submitted to the agent's own server. Each is stored as a manifest in a directory below the root
  * directory and survives a restart. Writes are atomic, and like removals they survive a power failure.
  */
 import { readdir } from 'node:fs/promises';
@@ -19,6 +19,7 @@ export interface SubmittedPods extends PodSource {
   /** Stores the manifest of one pod and runs the pod. Replaces a pod of the same namespace and name. Throws `StatusError`s. */
   submit(manifest: Buffer): Promise<Pod>;
   list(): readonly Pod[];
+  /** Deletes the stored manifest and terminates the pod. Throws NotFound for a pod that was not submitted. */
   remove(namespace: string, name: string): Promise<void>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The source of static pods from a URL, which serves one pod or a list. It is requested at a fixed interval with the ETag of
+ * Reports the static pods of a URL, which serves one pod or a list. The URL is requested at a fixed interval with the ETag of
  * the last response. Redirects are followed, except from TLS to plain text. The configured headers are sent to the host of the
  * flag only.
  */
@@ -70,6 +70,7 @@ async function readBody(response: IncomingMessage): Promise<Buffer> {
   return gathered.take();
 }
 
+/** Requests the URL. Resolves to `undefined` if the server answers that nothing has changed. Rejects for any other status. */
 async function ask(
   options: UrlSourceOptions,
   etag: string | undefined,
@@ -88,7 +89,7 @@ async function ask(
   return { pods: read.pods, etag: response.headers.etag };
 }
 
-/** Returns the response after all redirects, or a redirect that must not be followed. */
+/** Returns the response after all redirects, or a redirect that must not be followed. Rejects after ten redirects. */
 async function followed(
   { url: configured, headers, dialer = ownDialer }: UrlSourceOptions,
   etag: string | undefined,

@@ -149,6 +149,16 @@ describe('ConfigMaps and Secrets beside static pods', () => {
     assert.deepEqual(dataOf(await objects.secret(pod, 'login')), { password: base64('hidden') });
   });
 
+  it('may have values of the size of the API, which counts the decoded bytes of Secrets', () => {
+    const secret = (bytes: number): object => ({
+      kind: 'Secret',
+      metadata: { name: 'large' },
+      data: { key: Buffer.alloc(bytes).toString('base64') },
+    });
+    assert.equal(readStaticObject(secret(1 << 20)).key, 'Secret/default/large');
+    assert.throws(() => readStaticObject(secret((1 << 20) + 1)), /has more than 1048576 bytes/);
+  });
+
   it('have a name in one file alone', async (t) => {
     const { complaints } = await setUp(t, { 'a.yaml': MAP, 'b.yaml': MAP });
     assert.match(complaints[0] ?? '', /Ignoring ConfigMap\/default\/settings in .*b\.yaml, because .*a\.yaml has it/);
