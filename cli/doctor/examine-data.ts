@@ -1,6 +1,6 @@
 /**
- * `orchlet doctor --data`: finds damage in the database of a stopped control plane, and exports the readable records as an
- * archive. The files are only opened for reading. `commands/doctor.ts` calls it.
+ * Implements `orchlet doctor --data`: finds damage in the database of a stopped control plane, and exports the readable records
+ * as an archive. The files are only opened for reading. `commands/doctor.ts` calls it.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
@@ -86,7 +86,7 @@ async function exportSalvaged(
   file: string,
   io: CommandIo,
 ): Promise<{ readonly file: string; readonly objects: number }> {
-  if (existsSync(file)) throw new CommandError(`${file} exists`);
+  if (existsSync(file)) throw new CommandError(`${file} exists already: name a new file with --export`);
   const scratch = await mkdtemp(join(dirname(file), '.orchlet-export-'));
   try {
     const storage = join(scratch, 'salvaged.db');

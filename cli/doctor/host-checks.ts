@@ -36,7 +36,7 @@ export interface Host {
    * `undefined` where no namespace can be made.
    */
   tryInNewNetwork(program: string, args: readonly string[], input: string): string | undefined;
-  /** Returns the free space of the file system that contains the path. `inodes` is 0 if the file system has no limit. */
+  /** Returns the free space of the file system that contains the path. `freeInodes` is infinite if it does not limit them. */
   space(path: string): { readonly freeBytes: number; readonly freeInodes: number };
 }
 
@@ -64,8 +64,8 @@ export function localHost(clock: Clock): Host {
       return (done.stderr ?? '').trim().split('\n').slice(0, 3).join('; ') || `${program} did not succeed`;
     },
     space(path) {
-      const { bavail, bsize, ffree } = statfsSync(path);
-      return { freeBytes: bavail * bsize, freeInodes: ffree };
+      const { bavail, bsize, files, ffree } = statfsSync(path);
+      return { freeBytes: bavail * bsize, freeInodes: files === 0 ? Infinity : ffree };
     },
   };
 }
@@ -159,12 +159,12 @@ function checkDisk({ exists, space }: Host, directory: string): Finding {
   while (!exists(place) && place !== '/') place = dirname(place);
   const { freeBytes, freeInodes } = space(place);
   const freeGib = freeBytes / 2 ** 30;
-  if (freeGib >= 5 && (freeInodes === 0 || freeInodes > 50_000))
+  if (freeGib >= 5 && freeInodes > 50_000)
     return { name: 'disk', verdict: 'ok', text: `${freeGib.toFixed(0)} GiB free at ${place}` };
   return {
     name: 'disk',
-    verdict: freeGib < 1 ? 'fail' : 'warn',
-    text: `${freeGib.toFixed(1)} GiB and ${freeInodes} inodes free at ${place}`,
+    verdict: freeGib < 1 || freeInodes === 0 ? 'fail' : 'warn',
+    text: `${freeGib.toFixed(1)} GiB${freeInodes === Infinity ? '' : ` and ${freeInodes} inodes`} free at ${place}`,
     remedy: 'make room on this disk, or choose another --data-dir',
   };
 }

@@ -34,7 +34,7 @@ export interface ClusterFacts {
   readonly domain: string;
 }
 
-/** How many other nodes are tried. */
+/** The maximum number of other nodes that are tried. */
 const MAX_NODES = 20;
 /** Any port, because a refused connection is an answer too. */
 const SOME_PORT = 1;
@@ -214,7 +214,7 @@ async function checkNames(
       ];
 }
 
-/** Returns the first host address of an IPv4 range. */
+/** Returns the first host address of an IPv4 range, and `undefined` for any other text. */
 function firstAddress(cidr: string | undefined): string | undefined {
   const [, start = '', last = ''] = /^(\d+\.\d+\.\d+\.)(\d+)\/\d+$/.exec(cidr ?? '') ?? [];
   return start === '' ? undefined : `${start}${Number(last) + 1}`;

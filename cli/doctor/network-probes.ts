@@ -19,7 +19,7 @@ export interface NetworkProbes {
   connect(address: string, port: number, from?: number): Promise<Outcome>;
   /** Resolves to the addresses of a name, or to why there are none. Name servers of nodes answer pods alone. */
   resolve(server: string, name: string, from: number): Promise<readonly string[] | { readonly failed: string }>;
-  /** A process of a pod of this host with a network of its own. */
+  /** Resolves to a process of a pod of this host with a network of its own, or to `undefined` if there is none. */
   podProcess(): Promise<number | undefined>;
 }
 

@@ -52,7 +52,7 @@ const check = (facts: HostFacts): readonly Finding[] => checkHost(hostWith(facts
 const CGROUP_V2 = '/sys/fs/cgroup/cgroup.controllers';
 
 it('a host that has everything passes every check', () => {
-  for (const facts of [{}, { missing: [CGROUP_V2] }, { freeInodes: 0 }])
+  for (const facts of [{}, { missing: [CGROUP_V2] }, { freeInodes: Infinity }])
     assert.deepEqual(
       check(facts).filter(({ verdict }) => verdict !== 'ok'),
       [],
@@ -116,6 +116,7 @@ describe('one check reports what a host lacks, with a remedy', () => {
     ['much of the disk', { freeGib: 3 }, 'disk', 'warn', /3\.0 GiB/, /make room/],
     ['the disk', { freeGib: 0.5 }, 'disk', 'fail', /0\.5 GiB/, /make room/],
     ['inodes', { freeInodes: 10 }, 'disk', 'warn', /10 inodes/, /make room/],
+    ['no inodes', { freeInodes: 0 }, 'disk', 'fail', /0 inodes/, /make room/],
     [
       'tools',
       { missingCommands: ['nsenter', 'umount'] },
