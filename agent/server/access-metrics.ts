@@ -9,7 +9,7 @@ import type { MetricsRegistry } from '../../api/component/metrics.ts';
 /** What a review decides on. */
 type ReviewKind = 'authn' | 'authz';
 
-/** Receives what the access to the server costs. All durations are in seconds. */
+/** Receives the measurements of authentication and authorization. All durations are in seconds. */
 export interface AccessObserver {
   readonly tokenCache: TokenCacheMetrics;
   certificate(expiresInSeconds: number): void;

@@ -52,11 +52,15 @@ interface CertificateTrust {
   readonly isTrusted: boolean;
 }
 
-/** Decides about requests. A failing API server rejects with the error of the client, and the server answers 500. */
+/**
+ * Authenticates and authorizes requests. Both methods reject with the error of the client if the API server does not decide.
+ * The server then answers 401 for an authentication, and 500 for an authorization.
+ */
 export interface Access {
   /**
    * Resolves to `undefined` if the client is not authenticated (401). A certificate that is no longer trusted is refused,
-   * although the handshake of its connection has accepted it.
+   * although the handshake of its connection has accepted it. Rejects with a `StatusError` of code 429 if too many tokens wait
+   * for their reviews.
    */
   authenticate(request: IncomingMessage, connection?: CertificateTrust): Promise<AgentUser | undefined>;
   /** Resolves to an empty string if the request is allowed, else to the message of the 403. */
@@ -65,10 +69,13 @@ export interface Access {
 
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
 const MAX_KEPT = 4096;
-/** The tokens that are reviewed at once, and those that wait for it: of addresses that had a right one, and of others. */
+/**
+ * The maximum number of tokens that are reviewed at once, and of those that wait for their reviews: once for addresses that
+ * have sent a valid token before, and once for all others.
+ */
 const REVIEWS = { mostAtOnce: 16, mostWaiting: 256 };
 
-/** Creates empty caches, which are bounded. */
+/** Creates the access to the server. Its caches are empty at first, and bounded. */
 export function createAccess(options: AccessOptions): Access {
   const reviewed = tokenReviewer(options);
   const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MAX_KEPT });
@@ -91,7 +98,7 @@ export function createAccess(options: AccessOptions): Access {
       if (user.name === ANONYMOUS_USER && options.anonymous === 'health' && subresourcesOf(path)[0] !== 'healthz')
         return forbidden(user, verb, path);
       if (options.authorization === 'AlwaysAllow') return '';
-      // The narrow subresource first; the wide `proxy`, which old roles grant, is enough as well.
+      // The most specific subresource is tried first. The permission for `proxy`, which old roles grant, suffices as well.
       const [narrow, ...wider] = subresourcesOf(path);
       for (const subresource of [narrow ?? 'proxy', ...wider]) {
         if (await allowed(user, { verb, subresource }, options, decisions)) return '';
@@ -120,7 +127,7 @@ function certificateUser(
   if (socket.authorized !== true || !isTrusted) return 'refused';
   // The API server reads subjects with the same function. Of several common names the last one counts.
   const { subject, notAfterMs } = parseCertificate(raw);
-  // The connection may be older than the end of the certificate.
+  // The certificate may have expired after the handshake.
   if (clock.now() > notAfterMs) return 'refused';
   observe?.certificate((notAfterMs - clock.now()) / 1000);
   const { commonName: name, organizations } = subject;
@@ -136,8 +143,8 @@ function certificateUser(
 
 /**
  * Returns the function that authenticates a token of a client with this address. Concurrent requests with one token share its
- * review. Anybody can send tokens: refused ones take no place of others in the cache, and neither one address nor hundreds keep
- * those waiting that have sent a right one before. Rejects with 429 if too many wait.
+ * review. Anybody can send tokens. So refused tokens have a cache of their own, and addresses that have sent a valid token
+ * before get every other turn, however many others wait. Rejects with 429 if too many wait.
  */
 function tokenReviewer(options: AccessOptions): (token: string, address: string) => Promise<AgentUser | 'refused'> {
   const { clock, observe } = options;

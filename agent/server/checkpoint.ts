@@ -1,7 +1,7 @@
 /**
  * Serves `POST /checkpoint/<namespace>/<pod>/<container>`. The runtime writes the container's state to an archive below the
- * root directory, and the response names the archive. Responds 404 for an unknown container, and 500 if the runtime fails or
- * does not support it.
+ * root directory, and the response names the archive. Responds 404 for an unknown pod or container and for a timeout that is
+ * not a number, and 500 if the container does not run, the timeout is negative, or the runtime fails or does not support it.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { PodHost } from './pod-host.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
-/** Where archives are written: below `checkpoints` of the root directory. */
+/** The runtime that writes archives, and the root directory, whose folder `checkpoints` gets them. */
 export interface CheckpointOptions {
   readonly runtime: Pick<Runtime, 'checkpoint'>;
   readonly rootDirectory: string;
@@ -37,7 +37,7 @@ async function checkpoint(
   if (![...containers, ...initContainers, ...ephemeralContainers].some(({ name }) => name === container))
     throw newStatusError(404, 'NotFound', `container ${container} does not exist`);
   const { timeout: asked } = request.query as { readonly timeout?: string | readonly string[] };
-  // The last one counts.
+  // Of several timeouts the last one counts.
   const text = asked === undefined ? '0' : ([asked].flat().at(-1) ?? '');
   if (!/^[+-]?\d{1,18}$/.test(text)) throw newStatusError(404, 'NotFound', 'cannot parse value of timeout parameter');
   const directory = join(rootDirectory, 'checkpoints');

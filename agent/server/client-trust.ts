@@ -10,14 +10,14 @@ import { type Certificate, parseCertificate, parseCertificates } from '../../api
 import { verifyChain } from '../../api/pki/chain.ts';
 import { readRegularFile } from '../files/regular-file.ts';
 
-/** The bundles of operating systems have some hundred kilobytes. */
+/** The maximum size of a file of CAs. The bundles of operating systems have some hundred kilobytes. */
 const MAX_BYTES = 16 << 20;
-/** The certificates between that of a client and the CA that are tried. */
+/** The maximum number of certificates between that of a client and the CA. */
 const MAX_INTERMEDIATES = 8;
 
 /**
- * Resolves to the PEM of `--client-ca-file`. Rejects for a file without certificates: Node.js would trust the public CAs
- * instead, each of which could then name users of the agent.
+ * Resolves to the PEM of `--client-ca-file`. Rejects for a file that cannot be read, and for one without certificates: Node.js
+ * would trust the public CAs instead, each of which could then name users of the agent.
  */
 export async function readClientCa(file: string): Promise<string> {
   const pem = (await readRegularFile(file, MAX_BYTES)).toString('utf8');
@@ -44,7 +44,10 @@ export class ClientTrust {
     this.#known = new WeakMap();
   }
 
-  /** Returns whether the client has no certificate, or a valid one that the current CAs have signed. */
+  /**
+   * Returns whether the client has no certificate, or a valid one that the current CAs have signed. Always returns true before
+   * the first `replace`, because the handshake has verified the certificate with the same CAs.
+   */
   isTrusted(socket: Socket): boolean {
     const roots = this.#roots;
     if (roots === undefined || !('getPeerX509Certificate' in socket)) return true;

@@ -19,9 +19,9 @@ export function installHealthResults(app: FastifyInstance, results: HealthResult
   });
 }
 
-/** Adds `/healthz` and a path for each check, for all methods as the kubelet. */
+/** Adds `/healthz` and a path for each check, for all methods as the kubelet does. */
 export function installHealth(app: FastifyInstance, host: PodHost, results: HealthResults): void {
-  /** Returns the problem, or an empty string if the check succeeds. */
+  /** The name of each check, and its function, which returns the problem, or an empty string if the check succeeds. */
   const checks: readonly (readonly [string, () => string])[] = [
     ['ping', () => ''],
     ['log', () => ''],

@@ -16,8 +16,8 @@ export interface LogQuery {
 }
 
 /**
- * The limits of the kubelet: services of one query, lines of its response, and characters of a name, for which its error says
- * 100.
+ * The limits of the kubelet: services of one query, lines of its response, and characters of a service's name. The kubelet's
+ * error for a longer name states 100 characters.
  */
 const MAX_SERVICES = 4;
 const MAX_LINES = 100_000;

@@ -26,13 +26,19 @@ export interface PodHost {
   /** Returns the pods that the runtime has, with name, namespace, uid and running containers. */
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
+  /** Writes the log to `out`. A log that cannot be read is reported in the text, because the response has begun. */
   logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
   /**
-   * Returns the id of a container that runs. The uid of a static pod may be that of its mirror pod. Throws a 404 for an unknown
-   * pod.
+   * Returns the id of a container that runs; `undefined` if the container does not exist or does not run. The uid of a static
+   * pod may be that of its mirror pod. Throws a 404 for an unknown pod.
    */
   runningContainer(of: RequestedContainer): Promise<ContainerId | undefined>;
+  /**
+   * Returns the id of the pod's sandbox that is ready. An empty uid stands for whatever pod has the name. Throws a 404 for an
+   * unknown pod, and a 500 for a pod without a sandbox that is ready.
+   */
   resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId>;
+  /** Resolves to the exit code of the command. */
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
@@ -104,7 +110,7 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
       try {
         await readLog(chosen.logPath, options, { out, signal }, { clock, isRunning });
       } catch (error) {
-        // The response has begun, as with the kubelet, which adds its errors to it.
+        // The response has begun, so the error becomes a part of its text, as with the kubelet.
         if (error instanceof LogError) out.write(error.message);
         else if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
         // The container has written nothing yet, or the file is gone.

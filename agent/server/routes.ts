@@ -1,6 +1,6 @@
 /**
- * The agent's plain HTTP routes: health, pods, logs, configuration, statistics and submitted pods. The folder `streaming/` has
- * the streams.
+ * Installs the agent's plain HTTP routes: pods, logs, configuration, statistics and submitted pods. `health.ts` has the health
+ * checks, and the folder `streaming/` has the streams.
  */
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -30,7 +30,7 @@ export interface RoutesOptions {
   /** Returns the whole response of `/configz`. */
   readonly config: () => object;
   readonly submitted: SubmittedPods | undefined;
-  /** The value of `--enable-system-log-handler`. */
+  /** Where the logs of the host are. Absent without `--enable-system-log-handler`. */
   readonly systemLogs: SystemLogsOptions | undefined;
   readonly splitLogStreams: boolean;
   readonly debugHandlers: boolean;
@@ -67,7 +67,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   installRedirects(app, ['/stats/']);
 }
 
-/** Installs the routes for authorized clients. */
+/** Installs the routes for authorized clients. Without `debugHandlers`, those for debugging respond 405. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host, checkpoint, systemLogs, verbosity } = options;
   app.all('/configz', (_request, reply) => reply.header('X-Content-Type-Options', 'nosniff').send(options.config()));
@@ -138,9 +138,9 @@ function installDisabled(app: FastifyInstance, paths: readonly string[], message
   for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
 }
 
-/** Sets the verbosity from the body of the request. */
+/** Sets the verbosity from the body of the request. Responds 406 for a method other than PUT, and 400 for another text. */
 function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  // The framework would add a charset to a type that it knows.
+  // `reply.type` would add a charset.
   reply.header('Content-Type', 'text/plain').header('X-Content-Type-Options', 'nosniff');
   if (request.method !== 'PUT') return reply.code(406).send('unsupported http method\n');
   const text = (request.body as Buffer | undefined)?.toString('utf8') ?? '';

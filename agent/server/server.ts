@@ -55,8 +55,9 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly readOnlyPort: number;
   readonly healthAddress: string;
   readonly healthPort: number;
+  /** The value of `--streaming-connection-idle-timeout`. */
   readonly idleTimeoutMs: number;
-  /** The budget of headers that have not ended, of all connections together. */
+  /** The maximum size of the incomplete headers of all connections together. */
   readonly headersBudgetBytes?: number;
   /** The maximum number of connections of all ports together. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
@@ -95,7 +96,7 @@ export interface AgentServer {
  */
 const CONNECTIONS = { atMost: 1000, share: 0.2 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
-/** The time within which a client must receive a complete response. */
+/** The time within which a client must take a response, once it is complete. */
 const TAKE_TIMEOUT_MS = 60_000;
 const MAX_BODY_BYTES = 3 << 20;
 /** The limit of Go's servers. The command of an exec is part of the request line, so it can be long. */
@@ -107,7 +108,7 @@ const noSchemas = (): never => {
 };
 const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
 
-/** Starts the agent's HTTP server. Resolves when all ports listen. Throws an error that names the port if one is in use. */
+/** Starts the agent's HTTP servers. Resolves when all ports listen. Throws an error that names the port if one is in use. */
 export async function startAgentServer(given: AgentServerOptions): Promise<AgentServer> {
   const options = { ...given, logger: limitedLogger(given.logger, given.clock) };
   const { tls } = options;
@@ -153,7 +154,7 @@ export async function startAgentServer(given: AgentServerOptions): Promise<Agent
     if (options.readOnlyPort > 0) await openReading(options, ports);
     if (options.healthPort > 0) await openHealth(options, ports);
   } catch (error) {
-    // A port that stayed open would keep the process, and its next start from it.
+    // An open port would keep the process running, and the next start of the agent would find the port in use.
     await closeAll(ports);
     throw error;
   }
@@ -264,13 +265,13 @@ function createApp(
     schemaController: { compilersFactory: NO_SCHEMAS },
     routerOptions: { maxParamLength: 512 },
   });
-  // Every other hook and handler sees paths that are read in one way only.
+  // Rejects a path that could be parsed differently, before any other hook or handler sees it.
   app.addHook('onRequest', async (request) => {
     parseTarget(request.url);
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
-  // JSON is UTF-8 without saying so.
+  // Removes the charset that the framework adds: the kubelet sends none, because JSON is always UTF-8.
   app.addHook('onSend', async (_request, reply, payload) => {
     if (reply.getHeader('content-type') === 'application/json; charset=utf-8')
       reply.header('content-type', 'application/json');
@@ -322,7 +323,10 @@ interface Gate {
   readonly trust: ClientTrust;
 }
 
-/** Throws 401 or 403. The caller must be allowed each of the methods, which are that of the request by default. */
+/**
+ * Throws 401 for a client that is not authenticated, 403 for one that is not allowed each of the methods, 429 if too many
+ * tokens wait for their reviews, and 500 if the API server does not decide on the permission.
+ */
 async function authorize(
   { access, logger, limit, trust }: Gate,
   request: IncomingMessage,

@@ -114,7 +114,7 @@ async function serveFile(
   return reply.type('text/html; charset=utf-8').send(`${LIST_HEAD}<pre>\n${rows.join('\n')}\n</pre>\n`);
 }
 
-/** Ignores the error of a file that cannot be read as a log or is gone meanwhile. */
+/** Returns `undefined` for the error of a file that cannot be read as a log or is gone meanwhile. Throws any other error. */
 function ifNoLog(error: unknown): undefined {
   if (error instanceof IrregularFileError || (error as NodeJS.ErrnoException).code === 'ELOOP') return undefined;
   return ifMissing(error as NodeJS.ErrnoException);
@@ -199,7 +199,10 @@ function journalTime(ms: number): string {
   return new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/** Runs a program and copies its output to `out`. Resolves to whether it exited with 0, once all its output is read. */
+/**
+ * Runs a program and copies its output to `out`. Resolves to whether it exited with 0, once all its output is read. A program
+ * that cannot be started, or that the signal aborts, resolves to false.
+ */
 function run(
   command: string,
   args: readonly string[],

@@ -19,14 +19,17 @@ export class ForwardedConnections {
   }
 
   /**
-   * Counts a pair of streams, each of which takes three kilobytes. Returns the function that ends this; `undefined` if its
-   * namespace may have no further one.
+   * Counts a pair of streams, each of which takes three kilobytes. Returns the function that no longer counts it; `undefined`
+   * if its namespace may have no further one. `evict` must close the pair.
    */
   hold(namespace: string, evict: () => void): (() => void) | undefined {
     return this.#pairs.take(namespace, evict);
   }
 
-  /** Opens a connection with `open` and counts it until it is closed. Rejects if its namespace may have no further one. */
+  /**
+   * Opens a connection with `open` and counts it until it is closed. Rejects if its namespace may have no further one, if
+   * `open` rejects, and if the connection is closed before `open` resolves.
+   */
   async dial(
     namespace: string,
     signal: AbortSignal,

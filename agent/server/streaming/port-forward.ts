@@ -19,7 +19,7 @@ export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 /** The WebSocket protocols with two channels for each port. */
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
-/** The number of waiting bytes, for all ports of a connection, from which on the client is held back. */
+/** The number of waiting bytes, for all ports of a connection, above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 20;
 
 /** The number of event listeners on one port from which on Node.js warns of a leak. */
@@ -33,7 +33,9 @@ export interface PodPorts {
   readonly clock: Clock;
   /** Opens a connection to a port. */
   readonly dial: (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
-  /** Counts a pair of streams. Returns the function that ends this; `undefined` if there are too many. `evict` must end it. */
+  /**
+   * Counts a pair of streams until the returned function is called; `undefined` if there are too many. `evict` must close it.
+   */
   readonly hold: (evict: () => void) => (() => void) | undefined;
   /** Called when the size of what waits for ports changes. */
   readonly onHeld: (bytes: number) => void;
@@ -73,8 +75,9 @@ export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: Po
 }
 
 /**
- * Keeps a stream until its counterpart comes. The first one of a pair counts until it is closed, so that clients that open one
- * of each pair alone, or do not read what became of them, do not fill the memory.
+ * Keeps a stream until its counterpart comes, and closes it if that takes too long or there are too many pairs. The first
+ * stream of a pair counts until it is closed, so that clients that open only one of each pair, or do not read the errors, do
+ * not fill the memory.
  */
 function waitForPair(
   stream: SpdyStream,
@@ -108,7 +111,7 @@ async function forwardPair(
       throw new Error(`the port ${quoteText(data.headers['port'] ?? '')} is none`);
     const target = (await dial(port, signal)) as Duplex;
     await join(data, target);
-    // Some runtimes report only after the connection that nobody listens on the port.
+    // Some runtimes report that nobody listens on the port only after they have accepted the connection.
     if (target.errored instanceof RuntimeError) throw target.errored;
   } catch (failure) {
     message = describe(port, failure);
@@ -118,9 +121,12 @@ async function forwardPair(
   data.destroy();
 }
 
-/** Copies both ways; a half-close is passed on; ends when both ways have ended. */
+/**
+ * Copies in both directions, and passes on that one has ended. Resolves when both have ended, or when the connection of the pod
+ * has ended and its last data was written to the client. Then that connection is closed.
+ */
 function join(left: Duplex, right: Duplex): Promise<void> {
-  // Both copies and the runtime listen on one connection: more than the ten that Node.js finds plausible, and never more.
+  // Both copies and the runtime add more listeners to the connection than the ten above which Node.js warns, but few more.
   right.setMaxListeners(MAX_LISTENERS);
   const copy = (from: Duplex, to: Duplex): Promise<void> =>
     new Promise((resolve) => {
@@ -153,14 +159,14 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
   const { dial, describe, onHeld } = podPorts;
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
-  const hold = (): void => {
+  const limitInput = (): void => {
     const waitingBytes = inputs.reduce((sum, input) => sum + input.waitingBytes, 0);
     onHeld(waitingBytes);
     const isFull = waitingBytes > MAX_WAITING_BYTES;
     if (isFull && !socket.isPaused) socket.pause();
     else if (!isFull && socket.isPaused) socket.resume();
   };
-  const inputs = ports.map(() => new PortInput(hold));
+  const inputs = ports.map(() => new PortInput(limitInput));
   const send = channelSender(socket, { isBase64 });
   for (const [index, port] of ports.entries()) {
     const announcement = Buffer.alloc(2);
@@ -253,7 +259,7 @@ class PortInput {
   }
 }
 
-/** Resolves when the client has taken the message, or is gone. */
+/** Returns the function that sends a message. It resolves when the message was written, or the client is gone. */
 function channelSender(
   socket: WebSocket,
   { isBase64 }: { readonly isBase64: boolean },
@@ -263,7 +269,7 @@ function channelSender(
       if (socket.readyState !== socket.OPEN) resolve();
       else
         socket.send(
-          // The number is one character, as by kube-apiserver: two digits would be read as another channel.
+          // The number is one character, as kube-apiserver sends it: two digits would be parsed as another channel.
           isBase64
             ? String.fromCharCode(48 + channel) + payload.toString('base64')
             : Buffer.concat([Buffer.from([channel]), payload]),

@@ -25,7 +25,7 @@ export interface RemoteCommand {
   finish(outcome: CommandOutcome): Promise<void>;
 }
 
-/** How a command ended: with its exit code, or without having run. */
+/** How a command ended: with its exit code, or with a failure to run it, to attach to it or to transfer its streams. */
 export type CommandOutcome =
   | { readonly state: 'exited'; readonly exitCode: number }
   | { readonly state: 'failed'; readonly message: string };

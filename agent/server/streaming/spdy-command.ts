@@ -53,7 +53,10 @@ export interface UpgradeRequest {
   readonly onHeld?: (bytes: number) => void;
 }
 
-/** Responds to the upgrade and waits for the streams. Throws if the client does not open them in time. */
+/**
+ * Responds to the upgrade and waits for the streams. Throws the errors of `negotiateProtocol` before the response. Afterwards,
+ * it closes the connection and throws if the client does not open the streams in time, or is gone.
+ */
 export async function acceptSpdyCommand(
   { request, socket, head, onHeld }: UpgradeRequest,
   wanted: WantedStreams,

@@ -82,8 +82,8 @@ interface Upgrade extends UpgradeRequest {
 }
 
 /**
- * Returns the handler of `upgrade` events. It answers every request and rejects for none; the socket is closed when the stream
- * ends.
+ * Returns the handler of `upgrade` events. It closes the socket when the stream ends. It rejects if it cannot serve the stream;
+ * if it has not upgraded the connection before, the caller must answer the error (`refuseUpgrade`).
  */
 export function createUpgrades(
   given: UpgradeOptions,
@@ -119,7 +119,10 @@ export function createUpgrades(
 
 const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ...PORT_FORWARD_CHANNELS]);
 
-/** Responds to the protocol of the tunnel. Its name is not a token as RFC 6455 requires, and the library rejects it. */
+/**
+ * Creates the WebSocket server of tunnels. It adds the subprotocol to the response itself, because the name has a slash, which
+ * RFC 6455 does not allow, and the library rejects it.
+ */
 function createTunnelServer(): WebSocketServer {
   const server = new WebSocketServer(TAKES_MESSAGES);
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
@@ -270,6 +273,7 @@ const STATUS_TEXTS: Readonly<Record<number, string>> = {
   403: 'Forbidden',
   404: 'Not Found',
   405: 'Method Not Allowed',
+  429: 'Too Many Requests',
   500: 'Internal Server Error',
 };
 
@@ -278,7 +282,7 @@ export function sniffingHeader(body: string): Readonly<Record<string, string>> {
   return body.endsWith('\n') ? { 'X-Content-Type-Options': 'nosniff' } : {};
 }
 
-/** Answers a failure before the upgrade in plain HTTP. */
+/** Answers a failure before the upgrade in plain HTTP. Does nothing if the socket is closed or no longer writable. */
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   if (socket.destroyed || !socket.writable) return;
   const code = error instanceof StatusError ? error.code : 500;

@@ -27,7 +27,7 @@ export const WEBSOCKET_PROTOCOLS = [
 ] as const;
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
-/** The size of the waiting messages from which on the client is held back. */
+/** The size of the waiting messages above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 16;
 
 /**
@@ -152,7 +152,10 @@ export function acceptWebSocketCommand(
   };
 }
 
-/** The kubelet answers a WebSocket as the client of its runtime's server, whose error it reports as one of its own. */
+/**
+ * Returns the outcome that the client of a WebSocket gets. The kubelet passes a WebSocket on to the server of its runtime, and
+ * wraps the error of that server in an internal error of its own.
+ */
 const translated = (outcome: CommandOutcome): CommandOutcome =>
   outcome.state === 'exited' ? outcome : { ...outcome, message: `Internal error occurred: ${outcome.message}` };
 

@@ -1,0 +1,12 @@
+/** Tests the responses to requests whose connection is not upgraded. */
+import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
+import { it } from 'node:test';
+import { refuseUpgrade } from '../../../../../agent/server/streaming/upgrade.ts';
+import { newStatusError } from '../../../../../api/meta/status-error.ts';
+
+it('a refused upgrade has the name of its status code', () => {
+  const socket = new PassThrough();
+  refuseUpgrade(socket, newStatusError(429, 'TooManyRequests', 'please try again'));
+  assert.match(String(socket.read()), /^HTTP\/1\.1 429 Too Many Requests\r\n/);
+});
