@@ -1,13 +1,13 @@
 /**
- * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Facts that do not change are read
- * once.
+ * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Nothing is cached: each call reads
+ * the files again.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { arch, hostname, type NetworkInterfaceInfo, networkInterfaces, platform } from 'node:os';
 import { defaultRouteInterfaces, isContainerInterface } from '../../api/machinery/default-routes.ts';
 
-/** The facts of `status.nodeInfo` that the host provides. Unknown texts are empty. */
+/** The facts of `status.nodeInfo` that the host provides. Unknown texts are empty, except for `osImage`: `Unknown`. */
 export interface SystemInfo {
   readonly machineID: string;
   readonly systemUUID: string;
@@ -39,7 +39,7 @@ function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8').trim();
   } catch {
-    // The host does not have this file.
+    // The host does not have this file, or this user may not read it.
     return undefined;
   }
 }
@@ -137,7 +137,7 @@ export function hostName(): string {
 
 /**
  * Returns the addresses of the host that others can reach: those of the interfaces with a default route, whatever their names
- * are, then those of the others that are not of container networks.
+ * are, then those of the others that are not of container networks. If there are none, returns 127.0.0.1.
  */
 export function hostAddresses(
   all: Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>> = networkInterfaces(),

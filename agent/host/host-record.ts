@@ -1,6 +1,6 @@
 /**
- * The record of what an agent uses of its host, in its root directory. The agent writes it at each start; `orchlet reset` reads
- * it to find what the agent has left behind, whatever the flags were.
+ * Stores what an agent uses of its host, in its root directory. The agent writes the record at each start; `orchlet reset`
+ * reads it to find what the agent has left behind, whatever the flags were.
  */
 import { join } from 'node:path';
 import { readOwnFile } from '../files/regular-file.ts';

@@ -21,7 +21,10 @@ const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
 /** The maximum number of ports that are reported. Hosts have far fewer. */
 const MAX_PORTS = 256;
 
-/** Returns ports such as `TCP 22`, sorted. UDP ports from which clients send are left out. */
+/**
+ * Returns at most 256 ports such as `TCP 22`, sorted. Leaves out ports of the range from which clients connect
+ * (`ip_local_port_range`) and above it, because the sockets of UDP clients look like those of servers.
+ */
 export async function listeningPorts(): Promise<readonly string[]> {
   const [firstOfClients = 32_768] = (await readFile('/proc/sys/net/ipv4/ip_local_port_range', 'utf8'))
     .split(/\s+/)
@@ -33,7 +36,7 @@ export async function listeningPorts(): Promise<readonly string[]> {
   return [...found].sort().slice(0, MAX_PORTS);
 }
 
-/** Reads a table of the kernel. Pure. `state` is that of listening sockets. */
+/** Returns the ports of the sockets with this state in a table of the kernel, apart from loopback addresses. Pure. */
 export function portsIn(table: string, state: string): readonly number[] {
   const sockets = table
     .split('\n')

@@ -45,7 +45,10 @@ function unescape(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
-/** Returns the mount that has the path: of those with the longest path the newest, because it covers the others. */
+/**
+ * Returns the mount that has the path, or `undefined` if none has it. Of the mounts with the longest path, the newest counts,
+ * because it covers the others.
+ */
 export function mountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
   let found: MountPoint | undefined;
   for (const point of points) {

@@ -58,7 +58,7 @@ export const hostFolderLimits: FolderLimits = {
 
 /**
  * Finds the oldest mount of the filesystem of a path, which setquota(8) knows: it takes no other mount of the same device, such
- * as the agent's root directory that is bound to itself.
+ * as the agent's root directory that is bound to itself. Returns `undefined` if no mount has the path.
  */
 export function oldestMountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
   const device = mountOf(points, path)?.device;
@@ -79,7 +79,7 @@ async function projectsBeside(folder: string): Promise<Map<string, number>> {
   return projectsIn(await run('lsattr', ['-pa', '--', dirname(folder)]));
 }
 
-/** Returns the project that an earlier call has chosen. */
+/** Returns the project that an earlier call has chosen for the folder, or `undefined` if none has. */
 async function projectOf(folder: string): Promise<number | undefined> {
   const project = (await projectsBeside(folder)).get(basename(folder)) ?? 0;
   return project < FIRST_PROJECT ? undefined : project;

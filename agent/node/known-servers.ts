@@ -49,7 +49,8 @@ export async function loadServers({ configured, directory, clock, logger }: Know
 }
 
 /**
- * Reads the addresses of the API servers periodically until the signal aborts. Puts new ones into `servers` and stores them.
+ * Reads the addresses of the API servers periodically until the signal aborts. If they have changed, replaces the list of
+ * `servers` by the configured servers and these, and stores them.
  */
 export async function followServers(
   { configured, directory, clock, logger }: KnownServersOptions,
@@ -84,7 +85,7 @@ async function store(path: string, text: string): Promise<void> {
   }
 }
 
-/** Returns the URLs of the servers that the endpoints of the service `kubernetes` name. */
+/** Returns the URLs of the servers that the endpoints of the service `kubernetes` name, and that the agent may connect to. */
 function serversOf(object: Endpoints): readonly string[] {
   const found = (object.subsets ?? []).flatMap(({ addresses = [], ports = [] }) => {
     const port = (ports.find(({ name }) => name === 'https') ?? ports[0])?.port;

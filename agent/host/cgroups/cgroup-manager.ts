@@ -1,5 +1,5 @@
 /**
- * Creates the access to the host's cgroups, by the cgroup driver of the runtime. The agent calls it at its start, and `orchlet
+ * Creates the manager of the host's cgroups, by the cgroup driver of the runtime. The agent calls it at its start, and `orchlet
  * reset` to remove cgroups.
  */
 import type { Logger } from '../../../api/component/logger.ts';
@@ -16,7 +16,7 @@ interface CgroupManagerOptions extends CgroupNaming {
   readonly busctl?: Busctl;
 }
 
-/** Reads the cgroup version of the mount point once. `driver` is the one that the runtime reports; both must agree. */
+/** Creates the manager, and reads the cgroup version once. `driver` must be the one that the runtime reports. */
 export async function createCgroupManager(options: CgroupManagerOptions): Promise<CgroupManager> {
   const { driver, root, logger, busctl = hostBusctl } = options;
   const mount = await readCgroupMount(options.mountPoint);

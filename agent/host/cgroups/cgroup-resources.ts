@@ -4,7 +4,7 @@
  * runtime's driver.
  */
 
-/** Limits in the units of cgroup v1. An absent value stays unchanged, and 0 removes a limit. */
+/** Limits in the units of cgroup v1. An absent value stays unchanged. 0 removes a limit, except that of huge pages. */
 export interface CgroupResources {
   readonly cpuShares?: number;
   readonly cpuQuota?: { readonly quotaUs: number; readonly periodUs: number };

@@ -7,9 +7,9 @@ import type { Pod } from '../../model/pod.ts';
 import { cpuShares, milliOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 
-/** Limits of one cgroup for all pods or for reserved processes. */
+/** Limits of one cgroup for all pods or for reserved processes. A value of 0 leaves the setting of the cgroup unchanged. */
 export interface CgroupLimits {
-  /** The reserved CPU in thousandths. 0 means none. */
+  /** Thousandths of a CPU. */
   readonly milliCpu: number;
   readonly memoryBytes: number;
   readonly pids: number;

@@ -142,11 +142,11 @@ class ManagedPodCgroups implements PodCgroups {
     const { cpuQuota, cpuPeriodUs: periodUs, podPidsLimit, hasExclusiveCpus } = this.#options;
     const requests = podResources(pod, requestsOf);
     const limits = podResources(pod, limitsOf);
-    const isHeld = cpuQuota && areAllLimited(pod, 'cpu') && hasExclusiveCpus?.(pod) !== true;
+    const hasQuota = cpuQuota && areAllLimited(pod, 'cpu') && hasExclusiveCpus?.(pod) !== true;
     const pages = Object.entries(requests).filter(([name]) => name.startsWith(HUGE_PAGES));
     return {
       cpuShares: cpuShares(milliOf(requests['cpu'])),
-      cpuQuota: { quotaUs: isHeld ? cpuQuotaUs(milliOf(limits['cpu']), periodUs) : 0, periodUs },
+      cpuQuota: { quotaUs: hasQuota ? cpuQuotaUs(milliOf(limits['cpu']), periodUs) : 0, periodUs },
       memoryBytes: areAllLimited(pod, 'memory') ? bytesOf(limits['memory']) : 0,
       ...(podPidsLimit > 0 ? { pids: podPidsLimit } : {}),
       ...(pages.length > 0

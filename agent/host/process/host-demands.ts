@@ -91,7 +91,10 @@ async function checkKernelParameters(root: string): Promise<void> {
   if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
 }
 
-/** Sets the parameters that differ. To be called by an agent that has checked the host and starts. */
+/**
+ * Sets the parameters that differ, unless `protectKernelDefaults` is on. The agent calls it at its start, after `checkHost`.
+ * Never throws: what is not permitted is logged.
+ */
 export async function setKernelParameters({
   protectKernelDefaults,
   logger,
@@ -133,7 +136,7 @@ export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }
   }
 }
 
-/** Returns the soft limit from `/proc/self/limits`. Pure. */
+/** Returns the soft limit in the text of `/proc/self/limits`, NaN for `unlimited`, or `undefined` without a limit. Pure. */
 export function openFilesLimit(limits: string): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(limits)?.[1];
   return soft === undefined ? undefined : Number(soft);

@@ -22,7 +22,10 @@ interface LockFileOptions {
 /** The interval of the checks for waiters. */
 const POLL_MS = 1000;
 
-/** Resolves with a function that unlocks the file once it is locked. Waits while another process holds the lock. */
+/**
+ * Waits while another process holds the lock. Resolves to a function that unlocks the file, once it is locked. Rejects if the
+ * file cannot be locked, if `flock` is not installed, and if the signal aborts before.
+ */
 export async function acquireLockFile(options: LockFileOptions): Promise<() => Promise<void>> {
   const { path, logger, signal } = options;
   const child = spawn('flock', ['--exclusive', path, 'sh', '-c', 'echo locked; exec cat'], {
@@ -47,7 +50,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
       reject(
         new Error(
           error.code === 'ENOENT'
-            ? '--lock-file needs the program flock (util-linux), which is not there'
+            ? '--lock-file needs the program flock, which is not installed (package util-linux)'
             : `the lock file ${path} cannot be locked: ${error.message}`,
           { cause: error },
         ),

@@ -26,7 +26,10 @@ export function currentPath(directory: string, name: string): string {
 
 const MAX_PAIR_BYTES = 1024 * 1024;
 
-/** Reads the pair in use. Returns `undefined` if there is no pair, or if the file is damaged. */
+/**
+ * Reads the pair in use. Resolves to `undefined` if there is no pair, or if the file is damaged. Rejects if the file cannot be
+ * read, is larger than 1 MiB or is not a regular file.
+ */
 export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
   let text: string;
   try {
@@ -68,7 +71,7 @@ export async function writePair(
   await makeFolder(directory, 0o700);
   const stamp = now.toISOString().slice(0, 19).replace(/[T:]/g, '-');
   const file = `${name}-${stamp}.pem`;
-  // A clock that was set back gives the name of a pair that may be in use.
+  // After the clock was set back, the file may be that of the pair in use. So it is replaced and not overwritten.
   const text = `${pair.certificatePem.trimEnd()}\n${pair.keyPem.trimEnd()}\n`;
   await replaceFile(join(directory, file), text, { mode: 0o600 });
   const link = `${currentPath(directory, name)}.new`;

@@ -45,7 +45,8 @@ const MAX_RETRY_MS = 30_000;
 
 /**
  * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if the
- * certificate of the kubeconfig is valid. Retries until the signal aborts.
+ * certificate of the kubeconfig is valid, or if an administrator has written the kubeconfig. Retries until the signal aborts,
+ * and then rejects. Also rejects if an existing kubeconfig or certificate cannot be read.
  */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;

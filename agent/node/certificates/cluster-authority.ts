@@ -81,7 +81,7 @@ export class ClusterAuthority {
     });
   }
 
-  /** Reads the published bundle. Resolves to whether a new one was accepted. */
+  /** Reads the published bundle. Resolves to whether a new one was accepted. Rejects if the API server does not send it. */
   async refresh(): Promise<boolean> {
     const { clock, server, servers } = this.#options;
     const client = new HttpClient({ server, servers, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });

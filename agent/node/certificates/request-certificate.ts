@@ -51,7 +51,10 @@ export const CERTIFICATE_WAIT_MS = 15 * 60_000;
 const FIRST_POLL_MS = 100;
 const MAX_POLL_MS = 10_000;
 
-/** Resolves to the certificate. Throws if the request is denied, fails, or has no response within `timeoutMs`. */
+/**
+ * Resolves to the certificate and its key. Rejects if the request is denied, fails, is deleted or has no certificate within
+ * `timeoutMs`, if the certificate is for another key, and if the signal aborts.
+ */
 export async function requestCertificate(
   client: SigningClient,
   template: CertificateTemplate,

@@ -28,7 +28,7 @@ interface RotationOptions {
 
 /**
  * Returns the time of the renewal in wall-clock milliseconds. Pure. Signers backdate certificates by some minutes, which is
- * most of the life of a short-lived one. So the remaining lifetime at its arrival counts.
+ * most of the life of a short-lived one. So what counts is the lifetime that remained when the certificate was stored.
  */
 export function renewalTime(
   { notBeforeMs, notAfterMs }: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>,
@@ -84,6 +84,7 @@ async function renewWhenDue(options: RotationOptions, share: number, signal: Abo
   logger.info({ certificate: name, expires }, 'Renewed a certificate');
   const nextMs = leftMs(stored);
   // Requesting again at once would flood a signer that issues less than was requested (names, lifetime).
-  if (nextMs <= 0) throw new Error('the new certificate is not what was requested');
+  if (nextMs <= 0)
+    throw new Error('the signer issued a certificate without the requested addresses, or one that ends too soon');
   return Math.min(nextMs, CHECK_MS);
 }

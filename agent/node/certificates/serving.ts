@@ -1,4 +1,4 @@
-/** The certificate of the agent's server: from flags, from the cluster's signer, or self-signed. */
+/** Provides the certificate of the agent's server: from flags, from the cluster's signer, or self-signed. */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -35,7 +35,11 @@ interface ServingOptions {
   readonly logger: Logger;
 }
 
-/** Returns the key pair that the server uses at the start. */
+/**
+ * Resolves to the certificate and key that the server uses at the start: those of the flags, else stored ones that have not
+ * expired, of which those of the cluster's signer are preferred, else a new self-signed pair, which is stored. Rejects if the
+ * files of the flags cannot be read.
+ */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {
     const [certificate, key] = await Promise.all([
