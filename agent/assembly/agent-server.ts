@@ -58,8 +58,8 @@ interface AssembledServerOptions {
 }
 
 /**
- * Starts the servers of all enabled ports. Rejects if a port is taken or a certificate file cannot be read. Certificates and
- * client CAs are followed until `signal` aborts.
+ * Starts the servers of all enabled ports. Rejects if a port is in use, or if a file of a certificate or of client CAs cannot
+ * be read. Certificates and client CAs are followed until `signal` aborts.
  */
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
   const { flags, clock, logger, nodeName, api, signal } = options;
@@ -179,6 +179,7 @@ function anonymousAccess({ flags, api, effective }: Exposure): 'none' | 'health'
   return api === undefined && !isExplicit ? 'health' : 'any';
 }
 
+/** Returns the read-only port; 0 if it is disabled. Without an API server, only a flag or a configuration enables it. */
 function readOnlyPort({ flags, api, effective }: Exposure): number {
   if (flags.runonce) return 0;
   return api === undefined && !isChosen(effective.origins.get('readOnlyPort')) ? 0 : flags.readOnlyPort;

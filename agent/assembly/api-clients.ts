@@ -58,8 +58,8 @@ export interface ApiClientOptions {
 const REVIEW_TIMEOUT_MS = 10_000;
 
 /**
- * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig. Waits for the bootstrap if one is
- * configured.
+ * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig, and with `--runonce`. Waits for the
+ * bootstrap if one is configured. Rejects if the kubeconfig or a file of its credentials cannot be read.
  */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;

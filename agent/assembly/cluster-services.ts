@@ -151,7 +151,7 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
 
 /**
  * Starts the service proxy and the name server that the options enable. With `auto`, waits until the API server has reported
- * the kind of the cluster.
+ * whether the nodes of the cluster provide its services. Resolves to `undefined` if neither is enabled.
  */
 async function startNetwork(
   base: Base,
@@ -257,7 +257,7 @@ function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Ser
 const addressesOf = ({ status }: NodeObject, wanted: 'InternalIP' | 'ExternalIP'): string[] =>
   (status?.addresses ?? []).filter(({ type }) => type === wanted).map(({ address }) => address);
 
-/** Returns the ranges of `--nodeport-addresses` in canonical form. */
+/** Returns the ranges of `--nodeport-addresses` in canonical form, and leaves out values that are no ranges. */
 function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];

@@ -12,8 +12,8 @@ import type { Base } from './base.ts';
 const TOKEN_SECONDS = 3600;
 
 /**
- * Reads the configuration of the credential providers and checks their plugins. Throws `ConfigurationError` before the agent
- * starts.
+ * Reads the configuration of the credential providers and checks their plugins. Resolves to `undefined` without the two flags.
+ * Throws `ConfigurationError` before the agent starts.
  */
 export async function credentialProviders(
   { flags, effective, clock, logger }: Base,

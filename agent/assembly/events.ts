@@ -1,4 +1,7 @@
-/** The recorder of the agent's events. Without an API server, events are logged. */
+/**
+ * Creates the recorder of the agent's events. Without an API server, events about pods are logged at the debug level, and those
+ * about the node are dropped.
+ */
 import { CoreEventRecorder, referenceTo } from '../../api/client/event-recorder.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
 import { nodes, pods as podsResource } from '../../api/client/resources.ts';

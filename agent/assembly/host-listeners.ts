@@ -1,4 +1,6 @@
-/** The ports that processes of this host need, for the node's status: services of type LoadBalancer do not get them. */
+/**
+ * Finds the ports that processes of this host need, for the node's status: services of type LoadBalancer do not get them.
+ */
 import type { Logger } from '../../api/component/logger.ts';
 import { listeningPorts } from '../host/listening-ports.ts';
 import type { Pod } from '../model/pod.ts';
@@ -7,7 +9,8 @@ import type { ClusterServices } from './cluster-services.ts';
 
 /**
  * Returns a function that lists the ports on which processes of this host listen. It leaves out the host ports of `pods`, the
- * pods of this node. Only nodes of an orchlet cluster read the ports of others, so there are none in other clusters.
+ * pods of this node. The list is empty if the ports cannot be read, and in clusters whose nodes do not serve names, because
+ * only nodes of an orchlet cluster read the ports of others.
  */
 export function hostListeners(
   services: Pick<ClusterServices, 'ownNameServers'>,

@@ -1,6 +1,6 @@
 /**
- * The lifecycle of the agent: owns the order in which its parts start and stop. Parts are added in the order of their
- * dependencies. `start` runs their loops; `close` aborts all loops, then goes through the parts from the last to the first:
+ * Owns the order in which the parts of the agent start and stop. Parts are added in the order of their dependencies. `start`
+ * runs their loops; `close` aborts all loops, then goes through the parts from the last to the first:
  * each loop has ended before its part is closed, and each part is closed before the parts that it uses.
  */
 import type { Logger } from '../../api/component/logger.ts';

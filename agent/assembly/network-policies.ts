@@ -52,7 +52,8 @@ export function policyTable(rootDirectory: string): string {
 
 /**
  * Creates the part that enforces network policies. Returns at once. Until the mode is decided, `admit` of the result holds the
- * containers of new pods back.
+ * containers of new pods back, except those of static pods and of the host's network. Without an API server, or with the mode
+ * `none`, the part removes the rules of an earlier run and holds nothing back.
  */
 export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): NetworkPolicies {
   const { flags, logger, rootDirectory, signal } = base;

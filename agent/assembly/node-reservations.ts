@@ -1,4 +1,4 @@
-/** The resources of the node that pods do not get, and the eviction settings that are part of them, from the options. */
+/** Reads from the options which resources of the node pods do not get, and the eviction settings, which are a part of this. */
 import {
   DEFAULT_HARD,
   type EvictionSettings,

@@ -76,7 +76,7 @@ export const DECLARED_FEATURES: readonly string[] = [
   'RestartAllContainersOnContainerExits',
 ];
 
-/** Stays until a cloud controller has set the zone and addresses of the node. */
+/** The taint of a new node with an external cloud provider. A cloud controller removes it when the node has its addresses. */
 const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };
 
 function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {

@@ -1,4 +1,4 @@
-/** The state of the pods: the desired pods, their workers and their statuses. The other parts read it. */
+/** Creates the state of the pods, which the other parts read: the desired pods, their workers and their statuses. */
 import type { Client } from '../../api/client/client.ts';
 import type { PodConfig } from '../sources/pod-config.ts';
 import { PodTable } from '../pods/pod-table.ts';

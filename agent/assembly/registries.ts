@@ -1,4 +1,4 @@
-/** The metrics of the agent: its own on `/metrics`, and those of probes on `/metrics/probes`. */
+/** Creates the metrics of the agent: its own on `/metrics`, and those of probes on `/metrics/probes`. */
 import { registerBuildInfo } from '../../api/component/build-metrics.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import { queueMetrics } from '../../api/machinery/queue-metrics.ts';

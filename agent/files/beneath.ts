@@ -1,5 +1,5 @@
 /**
- * Access to files in directories that containers, plugins or pods with host paths may write to. A `Directory` is an open
+ * Accesses files in directories that containers, plugins or pods with host paths may write to. A `Directory` is an open
  * descriptor; every operation names one entry of it and never follows a link, so nothing that is swapped in meanwhile leads
  * the agent elsewhere. Only regular files are read and written, without waiting for a writer or reader of a FIFO.
  *
@@ -232,7 +232,7 @@ export class Directory {
     await this.#write(await this.openFile(name, O_WRONLY | O_CREAT), file);
   }
 
-  /** Removes the entry with all that is below it; a missing one is no error. Never removes anything through a mount. */
+  /** Removes the entry with all that is below it; a missing one is no error. Rejects at a mount, and removes nothing of it. */
   async removeTree(name: string): Promise<void> {
     if (await this.#unlinkUnlessDirectory(name)) return;
     const top = await this.enter(name);
@@ -283,7 +283,7 @@ export class Directory {
     return /^mnt_id:\s*(\d+)$/m.exec(facts)?.[1];
   }
 
-  /** Whether the name no longer exists. */
+  /** Removes the entry unless it is a directory. Resolves to whether the name no longer exists. */
   async #unlinkUnlessDirectory(name: string): Promise<boolean> {
     try {
       await unlink(this.#at(name));

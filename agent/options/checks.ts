@@ -48,7 +48,7 @@ export const nodeAddresses: Check<readonly string[]> = (list) => {
   return isIP(first) === isIP(second) ? 'must contain one IPv4 and one IPv6 address' : undefined;
 };
 
-/** Accepts one CIDR, or one of each family separated by a comma. */
+/** Accepts one CIDR, or one of each family separated by a comma, and an empty text. */
 export const podRanges: Check<string> = (text) => {
   if (text === '') return undefined;
   const ranges = text.split(',').map((range) => /^(.+)\/(\d{1,3})$/.exec(range));

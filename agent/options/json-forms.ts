@@ -1,5 +1,5 @@
 /**
- * Options whose value in the configuration file has another form than the flag: taints, headers, feature gates,
+ * Defines the forms of values in the configuration file that differ from those of the flags: taints, headers, feature gates,
  * thresholds and others. Each form reads and writes the JSON value.
  */
 import { formatDuration, parseDuration } from '../../api/component/duration.ts';

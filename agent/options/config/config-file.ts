@@ -45,7 +45,10 @@ export async function readConfigFile(path: string, table: OptionTable): Promise<
   return parseConfigFile(text, file, table);
 }
 
-/** Returns the drop-ins of a directory and its subdirectories, `*.conf`, in order of their paths. */
+/**
+ * Returns the drop-ins of a directory and its subdirectories, `*.conf`, in order of their paths. Throws `ConfigurationError` if
+ * the directory cannot be read.
+ */
 export async function dropInFiles(directory: string): Promise<readonly string[]> {
   const root = resolve(directory);
   try {

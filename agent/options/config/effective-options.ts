@@ -124,7 +124,10 @@ function at(fields: JsonObject, path: string): JsonValue | undefined {
   return value;
 }
 
-/** Returns the value of the files. A zero means the default, except in a drop-in, which is merged after defaults are set. */
+/**
+ * Returns the value of the files; `undefined` if no file has it. A zero counts as absent, except in a drop-in, which is merged
+ * after defaults are set: there it is checked, and a `ConfigurationError` is thrown if it is not valid.
+ */
 function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[FlagType] | undefined {
   if (row.config === undefined) return undefined;
   const json = at(fields, row.config.path);

@@ -1,5 +1,5 @@
 /**
- * A gRPC server on a unix socket, built from the same message tables as the client. It serves programs on the host
+ * Serves gRPC on a unix socket, by the same message tables as the client. The servers are for programs on the host
  * (registration of device plugins, the PodResources API). gRPC is loaded on first use.
  */
 import { chmod, mkdir, rm } from 'node:fs/promises';
@@ -43,7 +43,10 @@ interface ServedSocket {
   readonly services: readonly ServedService[];
 }
 
-/** Replaces the socket of an earlier process. Resolves, when it listens, to a function that stops it. */
+/**
+ * Serves the services, and replaces the socket of an earlier process. Resolves, once the server listens, to a function that
+ * stops it. Rejects if it cannot listen, or if something else takes the place of the socket.
+ */
 export async function serveGrpc({ socket, services }: ServedSocket): Promise<() => Promise<void>> {
   const { default: grpc } = await import('@grpc/grpc-js');
   const { Server, ServerCredentials } = grpc;

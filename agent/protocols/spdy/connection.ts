@@ -1,5 +1,5 @@
 /**
- * A SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. As a server it accepts the
+ * Implements SPDY/3.1 over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. As a server it accepts the
  * streams that the client opens. As a client, towards a container runtime, it opens them. Streams are Node.js duplexes. A slow
  * stream stops the connection once its buffer is full, so memory is bounded.
  */
@@ -66,7 +66,7 @@ export class SpdyConnection {
     this.#transport = transport;
     this.#onStream = onStream;
     this.#onHeld = onHeld;
-    // Errors of either codec end the connection in `#run`.
+    // An error of either codec closes the connection.
     this.#inflate.on('error', () => this.close());
     this.#deflate.on('error', () => this.close());
     // A server notices a disconnected client even if its streams are full. A client first reads what the server sent last.
@@ -148,7 +148,7 @@ export class SpdyConnection {
         this.#opening.get(id)?.reject(new Error('the stream was refused'));
         if (this.#onStream === undefined) this.#streams.get(id)?.peerEnded();
         else {
-          // Out of the table first: a reset is not answered with one.
+          // The stream leaves the table before it is destroyed, so that its reset is not answered with another one.
           const stream = this.#streams.get(id);
           this.#streams.delete(id);
           stream?.destroy();
@@ -202,7 +202,7 @@ export class SpdyConnection {
     this.#onStream(stream);
   }
 
-  /** Opens a stream on the client's side. Resolves when the peer has accepted it. */
+  /** Opens a stream as a client. Resolves when the peer has accepted it. Rejects if it is refused or the connection closes. */
   async open(headers: Readonly<Record<string, string>>): Promise<SpdyStream> {
     if (this.#ended) throw new Error('the connection is closed');
     const id = this.#nextId;
@@ -281,7 +281,7 @@ export class SpdyConnection {
     });
   }
 
-  /** Sends data of a stream. Resolves when the transport accepts more. */
+  /** Sends data of a stream. Resolves when the transport accepts more. Rejects if the connection is closed. */
   async sendData(id: number, chunk: Buffer, fin: boolean): Promise<void> {
     if (this.#ended) throw new Error('the connection is closed');
     let at = 0;

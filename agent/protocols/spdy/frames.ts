@@ -125,7 +125,7 @@ export function controlFrame(kind: number, flags: number, payload: Buffer): Buff
   return Buffer.concat([header, payload]);
 }
 
-/** Returns the header and the payload separately, so that the payload is not copied. */
+/** Encodes the header of a data frame. The payload is sent after it by itself, so that it is not copied. */
 export function dataHeader(streamId: number, fin: boolean, length: number): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt32BE(streamId & 0x7fffffff, 0);

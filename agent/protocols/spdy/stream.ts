@@ -20,8 +20,8 @@ interface StreamOwner {
 }
 
 /**
- * A stream of a connection. Writes wait until the peer's window has room. If one side ends its direction, the other direction
- * stays open.
+ * A stream of a connection. Writes wait until the transport takes more data. If one side ends its direction, the other
+ * direction stays open.
  */
 export class SpdyStream extends Duplex {
   readonly id: number;
