@@ -16,12 +16,12 @@ export interface BootstrapToken {
   readonly secret: string;
 }
 
-/** Takes both parts from the random numbers of the operating system. */
+/** Creates a token from random numbers of the operating system. */
 export function newBootstrapToken(): BootstrapToken {
   return { id: randomText(6), secret: randomText(16) };
 }
 
-/** Returns `undefined` if the text has another form. */
+/** Parses a token. Returns `undefined` if the text has another form. */
 export function parseBootstrapToken(text: string): BootstrapToken | undefined {
   const [, id, secret] = BOOTSTRAP_TOKEN.exec(text) ?? [];
   return id === undefined || secret === undefined ? undefined : { id, secret };
@@ -39,7 +39,7 @@ interface TokenFacts {
   readonly description: string;
   readonly groups: readonly string[];
   readonly usages: readonly string[];
-  /** Wall-clock milliseconds; `undefined`: the token does not expire. */
+  /** Wall-clock milliseconds; `undefined` if the token does not expire. */
   readonly expiresAtMs: number | undefined;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The bundle with which a host becomes a further control plane: the keys of the cluster, encrypted with a key that the
- * administrator carries, in a Secret that a bootstrap token may read until it expires. Neither the Secret nor
- * the key reveals anything without the other.
+ * Makes and opens the bundle with which a host becomes a further control plane: the keys of the cluster, encrypted with a key
+ * that the administrator carries, in a Secret that a bootstrap token may read until it expires. Neither the Secret nor the key
+ * reveals anything without the other.
  *
  * Each file is encrypted with AES-256-GCM and a nonce of its own. The associated data is its name and the names of all files,
  * so that files cannot be exchanged for each other or left out without the key: without its encryption configuration, a
@@ -75,7 +75,10 @@ export interface EmbeddedEtcd {
 /** Returns the name of the Secret of a bundle. The token with this id may read it. */
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
-/** Reads the files of a control plane. Those that flags name are the caller's. */
+/**
+ * Reads the files of a control plane. Files that flags name are read with the rights of the caller. Throws a `CommandError` if
+ * the control plane lacks a file, and while its CA is being rotated.
+ */
 export async function readBundle(
   dataDirectory: string,
   settings: BundleSettings,
@@ -145,7 +148,10 @@ export function sealBundle(files: BundleFiles): { readonly key: string; readonly
 /** Whether the text has the form of a key. */
 export const isBundleKey = (text: string): boolean => KEY_FORM.test(text);
 
-/** Decrypts the data of the Secret. Names that a bundle does not have are refused, since they become paths. */
+/**
+ * Decrypts the data of the Secret. Throws a `CommandError` if the key is wrong or the data was changed, if a file is missing,
+ * and for a name that no bundle has, since names become paths.
+ */
 export function openBundle(data: Readonly<Record<string, string>>, key: string): BundleFiles {
   const files = new Map<string, Buffer>();
   const names = Object.keys(data);
@@ -173,7 +179,7 @@ export function openBundle(data: Readonly<Record<string, string>>, key: string):
   return files;
 }
 
-/** Throws if the CA of the bundle is not one of those that were verified by the token. */
+/** Throws if the CA of the bundle is not one of those that were verified, or if its key belongs to another CA. */
 export function checkBundle(files: BundleFiles, believedCa: string): void {
   const [own] = certificatesOf(files.get('ca.crt')?.toString() ?? '');
   const believed = certificatesOf(believedCa).map((certificate) => certificate.fingerprint256);

@@ -13,8 +13,9 @@ import { withRightsOfOwner } from './owner-rights.ts';
 /** The etcd of one data directory, as its own member sees the cluster. */
 export interface OwnEtcd {
   readonly tls: GrpcTls;
-  /** The URLs of the own member and of those that the cluster had when it joined. */
+  /** The URL of the own member. */
   readonly ownUrl: string;
+  /** All members of the cluster, also those that have not started. */
   readonly members: readonly EtcdMember[];
   /** The URLs of all members that have started. The own one is first. */
   readonly urls: readonly string[];

@@ -1,4 +1,4 @@
-/** The etcd cluster that a command reads or writes: its flags, and the form in which kube-apiserver keeps objects there. */
+/** Connects a command to an etcd cluster: by its flags, and with the form in which kube-apiserver keeps objects there. */
 import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { flag, type FlagTable, type ParsedFlags, UsageError } from '../api/component/flags.ts';
 import { silentLogger } from '../api/component/logger.ts';

@@ -9,8 +9,9 @@ import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts
 
 /**
  * Moves the existing data of a data directory aside and that of `fresh`, a directory in it, to its place. Resolves to the
- * directory with the previous data, if there was any, when the new data is on the disk. Killed in between, it leaves the mark
- * of an unfinished restore, and nothing is lost: it can be repeated. `names` are the files and folders that are exchanged.
+ * directory with the previous data, if there was any, when the new data is on the disk. If the process is killed in between,
+ * the mark of an unfinished restore stays, and nothing is lost: the exchange can be repeated. `names` are the files and folders
+ * that are exchanged.
  */
 export async function exchangeData(
   directory: string,

@@ -1,6 +1,6 @@
 /**
- * The last resort for exceptions and rejections that nothing handled. The state of the program is unknown then, so it logs
- * the stack and exits; systemd starts it again (`Restart=` of the units), and pods run on meanwhile.
+ * Handles exceptions and rejections that nothing else handled. The state of the program is unknown then, so the stack is
+ * logged and the process exits; systemd starts it again (`Restart=` of the units), and pods run on meanwhile.
  */
 import type { Logger } from '../api/component/logger.ts';
 

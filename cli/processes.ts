@@ -5,8 +5,9 @@ import { readOwnedFile } from '../agent/files/regular-file.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 
 /**
- * Returns the process id in the file, if that process is alive and, because process ids are reused, `isExpected`: an orchlet by
- * default. It must belong to the owner of the file, so that nobody makes root signal a process of another user.
+ * Resolves to the process id in the file, if that process is alive and, because process ids are reused, `isExpected`: an
+ * orchlet by default. It must belong to the owner of the file, so that nobody makes root signal a process of another user.
+ * Resolves to `undefined` for any other process, for this process itself, and without the file.
  */
 export async function runningProcess(
   pidFile: string,

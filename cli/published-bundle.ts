@@ -1,6 +1,6 @@
 /**
- * The Secret of the bundle for further control planes, which `orchlet token create --control-plane` writes and `orchlet join`
- * reads.
+ * Stores and reads the Secret of the bundle for further control planes, which `orchlet token create --control-plane` writes and
+ * `orchlet join` reads.
  */
 import { flag, pickKeys } from '../api/component/flags.ts';
 import type { Client } from '../api/client/client.ts';
@@ -82,7 +82,7 @@ export interface BundlePlace {
   readonly token: string;
 }
 
-/** Reads the bundle of a token, and decrypts it. */
+/** Reads the bundle of a token, and decrypts it. Throws a `CommandError` if the token may not read one, or the key is wrong. */
 export async function fetchBundle({ url, ca, tokenId, token }: BundlePlace, key: string): Promise<BundleFiles> {
   const credentials = fixedCredentials({ authorization: `Bearer ${token}` });
   const client = new HttpClient({ server: url, ca, credentials, clock: systemClock });

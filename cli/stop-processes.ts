@@ -19,7 +19,10 @@ export async function endPods(pid: number, rootDirectory: string, timeoutMs: num
   });
 }
 
-/** Stops a process without its pods. Resolves to the systemd unit of the process, if there is one. */
+/**
+ * Stops a process without its pods. Resolves to the systemd unit of the process, if there is one. Rejects with `CommandError`
+ * if the process does not stop in time.
+ */
 export async function endProcess(pid: number, timeoutMs: number): Promise<string | undefined> {
   const unit = unitOf(pid, systemdHost);
   // systemd would restart a unit whose process is stopped by a signal.

@@ -1,7 +1,7 @@
 /**
- * The archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's certificates and keys.
- * Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive cannot write outside
- * of the directory.
+ * Writes and reads the archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's
+ * certificates and keys. Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive
+ * cannot write outside of the directory.
  */
 import { toError } from '../../api/meta/error-message.ts';
 import { quoteText } from '../../api/meta/quote.ts';

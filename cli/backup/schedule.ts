@@ -16,10 +16,10 @@ import { ownProgram } from '../own-program.ts';
 import { isS3, type S3Flags } from '../s3/settings.ts';
 
 interface BackupScheduleOptions {
-  /** Five fields, as in crontab(5), in the local time zone; `''`: no backups. */
+  /** Five fields, as in crontab(5), in the local time zone. If empty, no backups are written. */
   readonly schedule: string;
   readonly keep: number;
-  /** `''`: `backups` in the data directory. Or `s3://BUCKET/PREFIX`. */
+  /** A directory or `s3://BUCKET/PREFIX`. If empty, it is `backups` in the data directory. */
   readonly directory: string;
   readonly dataDir: string;
   readonly s3: S3Flags;
@@ -92,7 +92,7 @@ export async function checkBackupSchedule(options: BackupScheduleOptions): Promi
 
 /**
  * Writes backups by the schedule, which the caller has checked, until `stop` is called. Removes leftovers of killed backups in
- * any case.
+ * any case. Rejects if the directory of backups cannot be created.
  */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   await removeBackupLeftovers(options.dataDir, performance.timeOrigin, logger);

@@ -95,6 +95,10 @@ interface WantedBackup {
   readonly etcd: EtcdLayout | undefined;
 }
 
+/**
+ * Writes the backup, and restores it as a test. While the process has the rights of the owner of the data directory, the
+ * archive is made in that directory, and a file gets a copy of it with the rights of the caller.
+ */
 async function backUp({ directory, place, upload, etcd }: WantedBackup, rights: Rights, io: CommandIo) {
   if (!existsSync(join(directory, etcd === undefined ? STORAGE_FILE : KEYS)))
     throw new CommandError(missingData(directory));
@@ -261,6 +265,10 @@ interface WantedRestore {
   readonly etcd: { readonly layout: EtcdLayout; readonly countsUp: boolean } | undefined;
 }
 
+/**
+ * Extracts the backup beside the data, and exchanges both, or writes the objects to etcd. Throws if the control plane runs, and
+ * changes nothing if the archive cannot be read or restored.
+ */
 async function restoreTo(
   directory: string,
   { file, download, etcd }: WantedRestore,
@@ -302,7 +310,10 @@ async function restoreTo(
   }
 }
 
-/** Resolves to the revision of the backup. An etcd whose own revision is beyond it has seen what clients know. */
+/**
+ * Writes the objects to etcd. Resolves to the revision of the backup. Revisions leap ahead of those that clients may know,
+ * unless the revision of etcd is already as high as that of the backup.
+ */
 async function restoreToEtcd(
   fresh: string,
   { layout, countsUp }: NonNullable<WantedRestore['etcd']>,
@@ -316,7 +327,7 @@ async function restoreToEtcd(
   return revision;
 }
 
-/** Uses at most half of the free space, because the archive is extracted beside it. */
+/** Downloads the archive. Rejects if it takes more than half of the free space, because it is extracted on the same disk. */
 async function downloadArchive({ bucket, key }: S3Object, file: string): Promise<void> {
   const { bavail, bsize } = await statfs(dirname(file));
   await bucket.read(key, file, Math.floor((bavail * bsize) / 2));

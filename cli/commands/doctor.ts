@@ -89,7 +89,7 @@ async function checkRuntime(): Promise<Finding> {
   };
 }
 
-/** Checks whether a port is free. While orchlet runs, it is orchlet that uses the port, and the finding is `ok`. */
+/** Checks whether a port is free. While orchlet runs, a port in use is assumed to be its own, and the finding is `ok`. */
 function checkPort(port: number, { isRunning }: { readonly isRunning: boolean }): Promise<Finding> {
   const name = `port ${port}`;
   return new Promise((resolve) => {

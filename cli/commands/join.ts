@@ -134,7 +134,8 @@ interface Discovered {
 
 /**
  * Returns the CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Others that
- * `cluster-info` lists count for nothing. Without hashes the bootstrap token alone vouches for all of them.
+ * `cluster-info` lists are not trusted. Without hashes, all are trusted, because the bootstrap token signed them. Returns
+ * `undefined` if no CA has one of the hashes.
  */
 export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly string[]): string | undefined {
   if (hashes.length === 0) return ca;
@@ -278,7 +279,7 @@ async function secretsOf({ token, tokenFile, certificateKey }: JoinValues, io: C
   return { token: first, certificateKey: second };
 }
 
-/** Returns the token. Throws a `UsageError` for flags that do not fit. */
+/** Returns the token. Throws a `UsageError` for flags that do not fit. Warns if the CA is not verified by a hash. */
 function checkUsage(servers: readonly string[], values: JoinValues, io: CommandIo): BootstrapToken {
   const wrong = servers.find((one) => !/^https:\/\/[^/]+$/.test(one));
   if (wrong !== undefined) throw new UsageError(`${quoteText(wrong)} is not a server of the form https://HOST:PORT`);

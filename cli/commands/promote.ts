@@ -72,7 +72,10 @@ interface Wanted {
  */
 const ANSWER_MS = 60_000;
 
-/** Throws a CommandError with the message of the other control plane. */
+/**
+ * Sends a request to a control plane with the keys of the cluster, and resolves to its answer. Rejects with `CommandError` if
+ * it refuses, with its message, and if it does not answer.
+ */
 async function ask<T>(
   { directory, server }: { readonly directory: string; readonly server: string },
   method: string,

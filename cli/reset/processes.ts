@@ -29,8 +29,8 @@ export const processes: ResetStep = {
           try {
             await endProcess(pid, timeoutMs);
           } catch (error) {
-            // The process hangs.
             if (!(await isOrchlet(pid))) return;
+            // The process hangs, so it is killed.
             process.kill(pid, 'SIGKILL');
             for (let turn = 0; turn < 50 && (await isOrchlet(pid)); turn++) await clock.sleep(100);
             if (await isOrchlet(pid)) throw error;

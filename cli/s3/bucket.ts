@@ -1,4 +1,6 @@
-/** Files in a bucket: written in parts of bounded size, and read back. S3 shows an object only after its upload is complete. */
+/**
+ * Writes files to a bucket in parts of bounded size, and reads them back. S3 shows an object only after its upload is complete.
+ */
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
@@ -17,7 +19,7 @@ const MAX_PAGES = 100;
 
 /** The operations of one bucket. They reject with a one-line `CommandError`. */
 export interface S3Bucket {
-  /** The parts are held in memory one at a time. */
+  /** Uploads the file. Its parts are held in memory one at a time. */
   write(key: string, file: string): Promise<void>;
   /** Computes the hash of the object's content. Rejects if it is larger than `limitBytes`. */
   sha256(key: string, limitBytes: number): Promise<string>;

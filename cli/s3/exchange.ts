@@ -26,7 +26,7 @@ const PASSING = new Set([408, 429, 500, 502, 503, 504]);
 
 interface S3Request {
   readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
-  /** `''`: the bucket itself. */
+  /** Empty for the bucket itself. */
   readonly key: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: Buffer;

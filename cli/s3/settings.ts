@@ -1,6 +1,6 @@
 /**
- * The settings of backups in S3: `s3://BUCKET/PREFIX` and the flags, then the environment variables and the credentials file of
- * other S3 tools. None of it is logged.
+ * Collects the settings of backups in S3: from `s3://BUCKET/PREFIX` and the flags, then from the environment variables and the
+ * credentials file of other S3 tools. None of it is logged.
  */
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -13,7 +13,7 @@ import type { S3Credentials } from './signature.ts';
 
 /** The flags of S3; empty values are taken from elsewhere. */
 export interface S3Flags {
-  /** `''`: the variables, then Amazon's server of the region. */
+  /** If empty, it is taken from the environment, and else it is Amazon's server of the region. */
   readonly endpoint: string;
   readonly region: string;
 }
