@@ -46,13 +46,20 @@ export class Lifecycle {
     for (const entry of this.#parts) entry.running = entry.part.run?.(this.signal).catch((error) => this.#broke(error));
   }
 
-  /** Aborts the signal of every part, and then waits for each part and closes it, in the reverse order of their start. */
+  /**
+   * Aborts the signal of every part, and then waits for each part and closes it, in the reverse order of their start. A part
+   * that cannot be closed does not keep the others open. Rejects with the first failure, once all are closed.
+   */
   async close(how: Closing = { hostCleared: false }): Promise<void> {
     this.#abort.abort(new Error('the agent is stopping'));
+    const failures: unknown[] = [];
     for (const { part, running } of this.#parts.toReversed()) {
       await running;
-      await part.close?.(how);
+      await Promise.resolve()
+        .then(() => part.close?.(how))
+        .catch((error: unknown) => failures.push(error));
     }
+    if (failures.length > 0) throw failures[0];
   }
 
   #broke(error: unknown): void {

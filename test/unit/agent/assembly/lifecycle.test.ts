@@ -53,6 +53,15 @@ test('a loop that fails is logged and does not keep the other parts from closing
   assert.equal(steps.at(-1), 'close a false');
 });
 
+test('a part that cannot be closed does not keep the other parts open', async () => {
+  const steps: string[] = [];
+  const lifecycle = new Lifecycle(silentLogger, undefined);
+  lifecycle.add(part('a', steps));
+  lifecycle.add({ close: () => Promise.reject(new Error('stuck')) });
+  await assert.rejects(lifecycle.close(), /stuck/);
+  assert.deepEqual(steps, ['close a false']);
+});
+
 test('a signal from outside aborts the loops', async () => {
   const outside = new AbortController();
   const lifecycle = new Lifecycle(silentLogger, outside.signal);
