@@ -204,7 +204,7 @@ async function measured<T>({ clock, observe }: AccessOptions, kind: 'authn' | 'a
   let code = '<error>';
   try {
     const answer = await ask();
-    // The status of a created object.
+    // An answered review is a created object.
     code = '201';
     return answer;
   } catch (error) {

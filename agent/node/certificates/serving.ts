@@ -36,9 +36,9 @@ interface ServingOptions {
 }
 
 /**
- * Resolves to the certificate and key that the server uses at the start: those of the flags, else stored ones that have not
- * expired, of which those of the cluster's signer are preferred, else a new self-signed pair, which is stored. Rejects if the
- * files of the flags cannot be read.
+ * Resolves to the certificate and key that the server uses at the start: those of the flags, else the stored pair of the
+ * cluster's signer, or without one the stored self-signed pair. If that is missing or has expired, creates and stores a new
+ * self-signed pair. Rejects if the files of the flags cannot be read.
  */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {

@@ -125,8 +125,9 @@ function at(fields: JsonObject, path: string): JsonValue | undefined {
 }
 
 /**
- * Returns the value of the files; `undefined` if no file has it. A zero counts as absent, except in a drop-in, which is merged
- * after defaults are set: there it is checked, and a `ConfigurationError` is thrown if it is not valid.
+ * Returns the value of the files; `undefined` if no file has it. For an option without `keepsZero`, a zero counts as absent,
+ * except in a drop-in, which is merged after defaults are set: there it is checked, and a `ConfigurationError` is thrown if it
+ * is not valid. An empty text of such an option always counts as absent.
  */
 function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[FlagType] | undefined {
   if (row.config === undefined) return undefined;
