@@ -24,6 +24,6 @@ export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVol
 function bytesOf(capacity: unknown): bigint | undefined {
   if (capacity === undefined) return undefined;
   if (typeof capacity !== 'string' || !/^\d{1,19}$/.test(capacity))
-    throw newBadRequest('capacity is not a number of bytes');
+    throw newBadRequest('the parameter capacity must be a number of bytes with at most 19 digits');
   return BigInt(capacity);
 }

@@ -89,7 +89,7 @@ function parseConfigFile(text: string, file: string, table: OptionTable): Config
   if (duplicate !== undefined) {
     const [, line = '1', key = ''] = /^line (\d+): key (.*) already set in map$/.exec(duplicate) ?? [];
     const column = (text.split('\n')[Number(line) - 1]?.search(/\S/) ?? 0) + 1;
-    throw new ConfigurationError(`${file}:${line}:${column}: the field ${key} stands twice`);
+    throw new ConfigurationError(`${file}:${line}:${column}: the field ${key} is set twice`);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new ConfigurationError(`${file}:1:1: must hold a ${CONFIG_KIND}`);

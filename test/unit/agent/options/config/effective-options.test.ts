@@ -248,7 +248,7 @@ const bad: readonly (readonly [what: string, text: string, message: RegExp])[] =
     `${HEADER}cgroupDriver: none\n`,
     /^FILE:3:15: cgroupDriver must be one of "cgroupfs", "systemd"$/,
   ],
-  ['a key that stands twice', `${HEADER}maxPods: 1\nmaxPods: 2\n`, /^FILE:4:1: the field "maxPods" stands twice$/],
+  ['a key that stands twice', `${HEADER}maxPods: 1\nmaxPods: 2\n`, /^FILE:4:1: the field "maxPods" is set twice$/],
   ['a file that is no YAML', `${HEADER}maxPods: [\n`, /^FILE:\d+:\d+: /],
   ['a list', '- a\n', /^FILE:1:1: must hold a KubeletConfiguration$/],
   ['an empty file', '', /^FILE:1:1: must hold a KubeletConfiguration$/],
