@@ -288,15 +288,24 @@ function gracePeriod(
     const running = metadata.deletionGracePeriodSeconds ?? 0;
     if (running === 0) return 'none';
     if (asked === undefined || asked >= running) return 'pending';
-    metadata.deletionTimestamp = formatTime(Date.parse(metadata.deletionTimestamp) - (running - asked) * 1000);
+    const startMs = Date.parse(metadata.deletionTimestamp) - durationMs(running);
+    metadata.deletionTimestamp = formatTime(startMs + durationMs(asked));
     metadata.deletionGracePeriodSeconds = asked;
     return asked;
   }
   const seconds = graceful.gracePeriodSeconds(object, asked);
-  metadata.deletionTimestamp = formatTime(nowMs + seconds * 1000);
+  metadata.deletionTimestamp = formatTime(nowMs + durationMs(seconds));
   metadata.deletionGracePeriodSeconds = seconds;
   countIntent(object);
   return seconds;
+}
+
+/**
+ * Returns a number of seconds in milliseconds. It wraps beyond 292 years, as a duration of Go does in kube-apiserver, so that
+ * the sum with a time of today is always a time that can be written.
+ */
+function durationMs(seconds: number): number {
+  return Number(BigInt.asIntN(64, BigInt(Math.trunc(seconds)) * 1_000_000_000n) / 1_000_000n);
 }
 
 /** Counts the deletion as a change of the spec, for kinds with a generation. */

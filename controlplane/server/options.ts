@@ -2,6 +2,7 @@
  * Parses, converts and validates the options of a request in its query or, for deletions, in its body. The errors are those of
  * kube-apiserver (400 if a value cannot be parsed, 422 if it is not allowed).
  */
+import { INT64_MAX, INT64_MIN } from '../../api/meta/integers.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { everything } from '../../api/meta/selector.ts';
@@ -22,6 +23,8 @@ import { jsonType } from './body.ts';
 import { queryBoolean } from './request-info.ts';
 
 const MAX_FIELD_MANAGER_BYTES = 128;
+/** The number of digits of the largest integer of 64 bits. */
+const MAX_INTEGER_DIGITS = 19;
 
 /** The options of a list or a watch, which share one path. */
 export interface ListRequest extends ListOptions {
@@ -124,13 +127,14 @@ export function watchOptionsOf(options: ListRequest, name: string): WatchOptions
   };
 }
 
-/** Parses a whole number as kube-apiserver does, with its error. */
+/** Parses a whole number of 64 bits as kube-apiserver does, with its errors. Numbers beyond 2^53 are rounded. */
 function parseInteger(text: string): number {
   if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: invalid syntax`);
-  const value = Number(text);
-  if (!Number.isSafeInteger(value))
+  const digits = text.replace(/^[+-]?0*/, '');
+  const value = digits.length > MAX_INTEGER_DIGITS ? undefined : BigInt(text.replace('+', ''));
+  if (value === undefined || value < INT64_MIN || value > INT64_MAX)
     throw newBadRequest(`strconv.ParseInt: parsing ${quoteText(text)}: value out of range`);
-  return value;
+  return Number(value);
 }
 
 function flag(query: URLSearchParams, name: string): boolean {
@@ -146,7 +150,10 @@ interface WriteRequest extends WriteOptions {
 
 type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
 
-/** Reads the options of a write from the query. Throws a 422 if they are invalid. */
+/**
+ * Reads the options of a write from the query. Throws a 422 if they are invalid. `apply` means that the patch is an apply
+ * patch, which needs a field manager and may have `force`.
+ */
 export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind, apply = false): WriteRequest {
   const fieldManager = query.get('fieldManager') ?? '';
   const validation = query.get('fieldValidation') ?? '';
@@ -201,7 +208,10 @@ function isPrintable(char: string): boolean {
   return char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
 }
 
-/** Parses DeleteOptions from the query (without `body`) or from a decoded body. Throws a 400 and a 422. */
+/**
+ * Parses DeleteOptions from the decoded body, or from the query if there is no body. Throws a 400 for a value that cannot be
+ * parsed, and a 422 for one that is not allowed.
+ */
 export function parseDeleteOptions(query: URLSearchParams, body: Record<string, unknown> | undefined): DeleteOptions {
   const raw = body === undefined ? fromQuery(query) : fromBody(body);
   const policy = raw.propagationPolicy;
@@ -283,7 +293,7 @@ function field(
 ): unknown {
   const value = object[name];
   if (value === undefined || value === null) return undefined;
-  const right = type === 'number' ? Number.isInteger(value) : typeof value === type && !Array.isArray(value);
+  const right = type === 'number' ? isInt64(value) : typeof value === type && !Array.isArray(value);
   if (right) return value;
   const isDecimal = type === 'number' && typeof value === 'number';
   const found = isDecimal ? `number ${value}` : jsonType(value);
@@ -291,6 +301,8 @@ function field(
     `json: cannot unmarshal ${found} into Go struct field ${within}.${name} of type ${GO_TYPES.get(name) ?? GO_TYPES.get(type) ?? type}`,
   );
 }
+
+const isInt64 = (value: unknown): boolean => Number.isInteger(value) && Math.abs(Number(value)) <= Number(INT64_MAX);
 
 function stringList(value: unknown): readonly string[] {
   if (value === undefined || value === null) return [];

@@ -95,6 +95,18 @@ describe('the registry', () => {
     assert.equal(second.continue, '');
   });
 
+  it('accepts any grace period, and writes a time of deletion for it', async () => {
+    const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'slow' } };
+    await fixture.create('v1/pods', { ...pod, spec: { nodeName: 'n', containers: [{ name: 'c', image: 'i' }] } });
+    for (const gracePeriodSeconds of [9_000_000_000_000_000, 9_000_000_000, 60]) {
+      const marked = await fixture.delete('v1/pods', 'slow', { gracePeriodSeconds });
+      assert.equal(marked.state, 'marked');
+      const { metadata } = await fixture.get('v1/pods', 'slow');
+      assert.equal(metadata.deletionGracePeriodSeconds, gracePeriodSeconds);
+      assert.match(metadata.deletionTimestamp ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+    }
+  });
+
   it('keeps an object until its last finalizer is removed', async () => {
     await fixture.create('v1/configmaps', configMap('held', { finalizers: ['example.com/f'] }));
     const marked = await fixture.delete('v1/configmaps', 'held', { propagationPolicy: 'Foreground' });

@@ -24,6 +24,9 @@ function messageOf(run: () => unknown): string {
 const LISTS: readonly [string, string][] = [
   ['limit=many', '400 strconv.ParseInt: parsing "many": invalid syntax'],
   ['limit=-1', 'accepted'],
+  ['limit=%2B5', 'accepted'],
+  ['limit=0009223372036854775807&timeoutSeconds=-9223372036854775808', 'accepted'],
+  ['limit=9223372036854775808', '400 strconv.ParseInt: parsing "9223372036854775808": value out of range'],
   ['resourceVersion=5&resourceVersionMatch=Exact', 'accepted'],
   [
     'resourceVersionMatch=Exact&continue=c',
@@ -107,5 +110,6 @@ test('delete options of the wrong type are refused in the words of the decoder',
     refusal({ gracePeriodSeconds: 1.5 }),
     /cannot unmarshal number 1\.5 into .*gracePeriodSeconds of type int64/,
   );
+  assert.match(refusal({ gracePeriodSeconds: 1e30 }), /cannot unmarshal number 1e\+30 into .*gracePeriodSeconds/);
   assert.match(refusal({ dryRun: 'All' }), /cannot unmarshal string into .*dryRun of type \[\]string/);
 });
