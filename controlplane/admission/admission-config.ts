@@ -147,8 +147,8 @@ async function webhookCredentials(
 }
 
 /**
- * Returns the user of a kubeconfig for a server. Users are tried in this order: the server's name with the port, `*.` and each
- * shorter domain, the same without port 443, `*`, the user of the current context.
+ * Returns the user of a kubeconfig for a server, or `undefined` if none fits. Users are tried in this order: the server's name
+ * with the port, `*.` and each shorter domain, the same without port 443, `*`, the user of the current context.
  */
 export function userFor(
   serverName: string,

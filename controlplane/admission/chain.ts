@@ -1,5 +1,6 @@
 /**
- * The admission chain: calls every plugin's `admit` in order, then every plugin's `validate` on the final object.
+ * Implements the admission chain, which calls every plugin's `admit` in order, and then every plugin's `validate` on the final
+ * object.
  *
  * The plugins of an operation are selected once. An error of a plugin that is not a `StatusError` is a bug, and the client gets
  * an internal error.

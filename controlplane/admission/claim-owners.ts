@@ -1,6 +1,6 @@
 /**
  * Finds what quotas need for counting devices of claims as extended resources: the resource that a class backs, and the pod for
- * whose extended resources the scheduler created a claim. That pod is charged for them already. Pure.
+ * whose extended resources the scheduler created a claim. That pod is charged for them already.
  */
 import { podOfExtendedClaim } from '../../api/kinds/device-claims.ts';
 import type { DeviceClass, Pod, ResourceClaim } from '../../api/kinds/kinds.ts';
@@ -14,7 +14,8 @@ export interface ClaimLookup {
 
 /**
  * Returns the pod of a claim for extended resources. The status of the pod must name the claim. Until it names one, the oldest
- * claim of the pod counts, so that nobody gets devices beyond a quota with further claims.
+ * claim of the pod counts, so that nobody gets devices beyond a quota with further claims. Returns `undefined` for all other
+ * claims.
  */
 export function podOfClaim(claim: ResourceClaim, lookup: ClaimLookup): Pod | undefined {
   const { namespace = '', name = '' } = claim.metadata;

@@ -135,7 +135,7 @@ async function deviceErrors(
   return errors;
 }
 
-/** Returns `undefined` if one of the requests is allowed. */
+/** Returns why the first request is refused, or `undefined` if one of the requests is allowed. */
 async function firstRefusal(
   authorizer: Authorizer,
   asked: readonly AuthorizationAttributes[],

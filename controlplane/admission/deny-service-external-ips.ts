@@ -16,7 +16,6 @@ export function denyServiceExternalIps(): AdmissionPlugin {
     validate(attributes) {
       if (!isResource(attributes.resource, services) || attributes.subresource !== '') return;
       const known = new Set((attributes.oldObject as Service | undefined)?.spec?.externalIPs ?? []);
-      // A service may keep the external IPs that it already has.
       if (((attributes.object as Service | undefined)?.spec?.externalIPs ?? []).every((address) => known.has(address)))
         return;
       throw refusal(attributes, 'Use of external IPs is denied by admission control.');

@@ -48,7 +48,8 @@ export function limitRanger(listers: Listers): AdmissionPlugin {
 }
 
 /**
- * Returns the pod whose resources are limited: a new one, or one that is resized. Other updates keep the resources of a pod.
+ * Returns the pod whose resources are limited: a new one, or one that is resized. Returns `undefined` for other updates, which
+ * keep the resources of a pod.
  */
 function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
   if (attributes.operation === 'CREATE') return podOf(attributes)?.spec;

@@ -1,6 +1,6 @@
 /**
  * Refuses resources that may only be used where a quota of the namespace covers them: `limitedResources` in the configuration
- * of the ResourceQuota plugin. Pure.
+ * of the ResourceQuota plugin.
  */
 import type { ResourceQuota } from '../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

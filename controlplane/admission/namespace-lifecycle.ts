@@ -60,7 +60,7 @@ const needsNamespace = (attributes: AdmissionAttributes): boolean =>
   !isNamespaces(attributes) &&
   !isReview(attributes);
 
-/** Throws if nothing can be created in the namespace. */
+/** Throws a 404 if the namespace does not exist, and a 403 if it is terminating. */
 function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, namespace: Namespace | undefined): void {
   if (namespace === undefined) throw newNotFound(namespaces, of);
   if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;

@@ -27,7 +27,7 @@ export function namespaceExists(listers: Listers): AdmissionPlugin {
 
 /**
  * Creates the plugin NamespaceAutoProvision. `create` creates the namespace of that name. An AlreadyExists error of it is
- * ignored.
+ * ignored. The plugin creates nothing in a dry run.
  */
 export function namespaceAutoProvision(listers: Listers, create: (name: string) => Promise<void>): AdmissionPlugin {
   const lister = listers.of(namespaces);

@@ -258,7 +258,10 @@ function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
  */
 export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const both = options.enable.find((name) => options.disable.includes(name));
-  if (both !== undefined) throw new StartError(`admission plugin "${both}" is both enabled and disabled`);
+  if (both !== undefined)
+    throw new StartError(
+      `admission plugin "${both}" is in both --enable-admission-plugins and --disable-admission-plugins; remove it from one`,
+    );
   const chosen = PLUGINS.filter(
     (row) => (row.enabledByDefault || options.enable.includes(row.name)) && !options.disable.includes(row.name),
   );

@@ -1,6 +1,6 @@
 /**
- * Functions that plugins share: they find the pod, the name and the namespace of a request, and refuse it in kube-apiserver's
- * words.
+ * Holds the functions that plugins share. They find the pod, the name and the namespace of a request, and refuse it in
+ * kube-apiserver's words.
  */
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
@@ -18,7 +18,7 @@ export const isClaim = (attributes: AdmissionAttributes): boolean =>
 /** The specification of a pod as the plugins see it, after defaulting. */
 export type PodSpec = NonNullable<Pod['spec']>;
 
-/** Returns the pod of a request on the pod itself, without a subresource. Its spec is always set. */
+/** Returns the pod of a request for a pod itself, if it has a spec. Returns `undefined` for subresources and other kinds. */
 export function podOf(attributes: AdmissionAttributes): (Pod & { spec: PodSpec }) | undefined {
   if (!isPod(attributes) || attributes.subresource !== '' || attributes.object === undefined) return undefined;
   const pod = attributes.object as Pod;

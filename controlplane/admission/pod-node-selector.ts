@@ -17,8 +17,9 @@ const DEFAULT = 'clusterDefaultNodeSelector';
 type Labels = Readonly<Record<string, string>>;
 
 /**
- * Creates the plugin. `configuration` has selectors (`a=b,c=d`) by namespace; its `clusterDefaultNodeSelector` is for all
- * other namespaces.
+ * Creates the plugin. `configuration` has lists of labels (`a=b,c=d`). Its `clusterDefaultNodeSelector` is the selector of
+ * namespaces without the annotation. The list of a namespace has the only labels that the selectors of its pods may have. The
+ * plugin refuses a pod with 403 if its selector conflicts, and with 500 if a list is invalid.
  */
 export function podNodeSelector(listers: Listers, configuration: Labels = {}): AdmissionPlugin {
   const lister = listers.of(namespaces);

@@ -7,8 +7,8 @@ export const quantities = (amounts: Readonly<Record<string, string>> | undefined
   new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
 
 /**
- * Returns the sum over containers and sidecars, or the requests of the largest init container if these are higher. Overhead is
- * not included.
+ * Returns the sum over containers and sidecars. The amount of the largest init container, with the sidecars that start before
+ * it, counts if it is higher. An amount that the pod specifies as a whole replaces both. Overhead is not included.
  */
 export function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<string, Quantity> {
   const total = new Map<string, Quantity>();

@@ -40,7 +40,7 @@ export function podTolerationRestriction(listers: Listers, options: PodToleratio
       if (pod === undefined || attributes.operation !== 'CREATE') return;
       const defaults = listOf(await namespaceOf(attributes), DEFAULTS) ?? options.clusterDefaults;
       if (defaults.length > 0) pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], defaults);
-      if (hasMemoryPressureToleration(pod)) {
+      if (hasResources(pod)) {
         const pressure = { key: MEMORY_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' };
         pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], [pressure]);
       }
@@ -60,8 +60,8 @@ export function podTolerationRestriction(listers: Listers, options: PodToleratio
   };
 }
 
-/** Whether the pod tolerates memory pressure of its node. Pods with any request do, because they are not evicted first. */
-function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
+/** Whether a container has requests or limits. Such a pod tolerates memory pressure, because it is not evicted first. */
+function hasResources(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
   const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
   return initAndMainContainers(pod.spec).some(
     (container) => isSet(container.resources?.requests) || isSet(container.resources?.limits),

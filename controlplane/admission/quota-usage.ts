@@ -1,4 +1,4 @@
-/** Decides which requests quotas are charged for, and computes the usage of an object and whether a quota matches it. Pure. */
+/** Decides which requests quotas are charged for, and computes the usage of an object and whether a quota matches it. */
 import { CLASS_RESOURCE_PREFIX } from '../../api/kinds/device-claims.ts';
 import type { PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service } from '../../api/kinds/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

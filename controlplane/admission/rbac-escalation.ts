@@ -1,7 +1,8 @@
 /**
  * Prevents privilege escalation: a client can only write roles and bindings whose rules it holds itself, unless it has the verb
  * `escalate` (roles) or `bind` (the role). It is always on for RBAC objects, and runs after the other mutating plugins, so that
- * it sees the object that will be stored.
+ * it sees the object that will be stored. Members of `system:masters` pass, and so do updates that change only finalizers or
+ * owner references.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { quote } from '../../api/meta/field-error.ts';

@@ -58,6 +58,7 @@ interface Queue {
 /** The attempts to write the status of quotas that other servers change as well. */
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
+
 /** Builds the plugin. A charge whose write fails later is refunded by the next batch of its namespace. */
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const lister = options.listers.of(resourceQuotas);
@@ -130,6 +131,7 @@ interface Charging extends ResourceQuotaOptions {
   readonly lookup: ClaimLookup;
 }
 
+/** Charges quotas for the requests, and resolves or rejects each. Throws errors of the storage, or a 500 after all attempts. */
 async function charge(
   namespace: string,
   batch: readonly Waiter[],
@@ -185,7 +187,9 @@ async function charge(
       }
       return;
     }
-    throw newInternalError('the quotas of the namespace changed too often');
+    throw newInternalError(
+      `the quotas of namespace ${namespace} changed during each of ${ATTEMPTS} attempts; try again`,
+    );
   } finally {
     // If another quota refuses the request, or an error ends it, the quotas that were already written get the charge back.
     refund([...written.values()].flat());

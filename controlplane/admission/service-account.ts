@@ -1,6 +1,7 @@
 /**
  * ServiceAccount: sets the service account of a pod, which must exist, and mounts its token, the cluster's CA and the namespace
- * as a projected volume, unless the pod or the account disables that.
+ * as a projected volume, unless the pod or the account disables that. A pod without image pull secrets gets those of the
+ * account. An account can restrict its pods to the secrets that it lists.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -16,7 +17,7 @@ import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 import { ENFORCE_MOUNTABLE_ANNOTATION } from '../../api/meta/well-known-labels.ts';
 
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** Parses a boolean like kube-apiserver. */
+/** Matches the texts that Go's `strconv.ParseBool` takes for true. */
 const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 /**
  * An hour and seven seconds: kube-apiserver extends tokens with exactly this lifetime (`WarnOnlyBoundTokenExpirationPeriod`).

@@ -92,7 +92,7 @@ export interface AggregatedVersion {
   readonly group: string;
   readonly version: string;
   readonly rows: readonly ResourceInfo[];
-  /** The rows are from the last successful check. */
+  /** Whether the server is unavailable, so that the rows are those of its last successful check. */
   readonly stale: boolean;
   readonly groupPriority: number;
   readonly versionPriority: number;
@@ -104,7 +104,10 @@ interface Known {
   readonly openApi: BackendOpenApi | undefined;
 }
 
-/** Always served by this server: an administrator could not change back an APIService that sent it elsewhere. */
+/**
+ * The group that this server always serves itself. If an APIService sent it to another server, an administrator could not
+ * change that APIService back.
+ */
 const OWN_GROUP = 'apiregistration.k8s.io';
 const CHECK_MS = 30_000;
 const MEGABYTE = 1024 * 1024;
@@ -137,7 +140,7 @@ export class Aggregator {
     this.#again();
   }
 
-  /** Returns the APIService of a group and version that another server serves. */
+  /** Returns the APIService of a group and version, or `undefined` if no other server serves it. */
   find(group: string, version: string): ApiService | undefined {
     return this.#remote.get(`${version}.${group}`);
   }
@@ -165,7 +168,7 @@ export class Aggregator {
     this.#listeners.push(listener);
   }
 
-  /** Returns the server to which requests of the API service go. Throws `BackendError`. */
+  /** Returns the server to which requests of the API service go. Throws `BackendError` if its service has no address. */
   target({ spec = {} }: ApiService): AggregatedTarget {
     const { service = {}, caBundle = '', insecureSkipTLSVerify = false } = spec;
     const backend = backendOf(service, this.#options, this.#options.random);

@@ -36,7 +36,10 @@ export class BackendError extends Error {
   }
 }
 
-/** Returns the address of a service's backend. Throws `BackendError`. `random` picks one of several addresses. */
+/**
+ * Returns the address of a service's backend. `random` picks one of several addresses. Throws `BackendError` if the service is
+ * missing, has no such port, or has no ready endpoint.
+ */
 export function backendOf(reference: ServiceReference, listers: BackendListers, random: () => number): Backend {
   const { namespace = '', name = '', port = 443 } = reference;
   const shown = `service/${name} in ${quoteText(namespace)}`;

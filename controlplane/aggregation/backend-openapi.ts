@@ -32,8 +32,8 @@ interface Document {
 }
 
 /**
- * Reuses the previous document while its hash is the same. Throws if the server returns no document, or one that `check` throws
- * for or that is larger than any group and version.
+ * Reads what a server publishes about a group and version. Returns the previous result while the hash of the document is the
+ * same. Throws if the server returns no document, or one that `check` throws for or that is larger than any group and version.
  */
 export async function fetchOpenApi(
   fetchPath: (path: string) => Promise<unknown>,
@@ -67,7 +67,7 @@ function ownUrl(url: unknown, path: string): string {
   return url === own || url.startsWith(`${own}?`) ? url : '';
 }
 
-/** Every client of the whole document reads the part. */
+/** The maximum size of a part, which every client of the whole document reads. */
 const MAX_PART_CHARACTERS = 2 * 1024 * 1024;
 
 /**
@@ -80,7 +80,7 @@ function bounded<T extends OpenApiPart>(part: T): T {
   return parseJson(text).value as unknown as T;
 }
 
-/** Returns the paths below the prefix, and the definitions that they refer to. */
+/** Returns the paths below the prefix, and the definitions and parameters that they refer to, directly or indirectly. */
 export function partOf(document: Document, prefix: string): OpenApiPart {
   const paths: JsonObject = {};
   for (const [path, item] of Object.entries(document.paths ?? {})) {

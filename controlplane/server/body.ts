@@ -31,8 +31,8 @@ interface BodyOptions {
 }
 
 /**
- * Reads and decodes the body of a request. Throws a 413, a 415, or a 400 with kube-apiserver's message for a body that is not
- * an object.
+ * Reads and decodes the body of a request. Rejects as `receiveBody` does, with a 415 for an unknown media type, with an error
+ * of `check`, or with a 400 and kube-apiserver's message for a body that cannot be decoded or is not an object.
  */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
@@ -111,7 +111,10 @@ function decodeProblem(error: unknown): string {
   throw error;
 }
 
-/** Reads the members that select the type of a body. Throws kube-apiserver's error for one that is not a text. */
+/**
+ * Reads the members that select the type of a body. Throws kube-apiserver's errors: a `JsonSyntaxError` for a member that is
+ * not a text, and a 400 for an `apiVersion` with too many slashes.
+ */
 function typeMetaOf(value: unknown): { readonly apiVersion: string; readonly kind: string } {
   const members = (value ?? {}) as Readonly<Record<string, unknown>>;
   const text = (name: 'apiVersion' | 'kind'): string => {
@@ -145,7 +148,10 @@ const DELETE_OPTIONS: TypeMeta = { apiVersion: 'meta.k8s.io/v1', kind: 'DeleteOp
 /** The type of options in the audit log of kube-apiserver, which records them as it has decoded them. */
 const RECORDED_OPTIONS: TypeMeta = { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/__internal' };
 
-/** Reads and decodes DeleteOptions. Resolves to `undefined` without a body. Rejects as `receiveBody` does, or with a 400. */
+/**
+ * Reads and decodes DeleteOptions. Resolves to `undefined` without a body. Rejects as `receiveBody` does, with a 415 for an
+ * unknown media type, or with a 400 for another body.
+ */
 export async function readDeleteOptions(
   request: ApiRequest,
   options: BodyOptions,

@@ -1,7 +1,7 @@
 /**
  * Decides what a client gets of a document with a time of modification: all of it, one range, nothing because it has the
- * content, or an error. RFC 9110, sections 13 and 14, as Go's file server does it. Several ranges are answered with the whole
- * document, which the RFC allows.
+ * content, or an error. It follows RFC 9110, sections 13 and 14, as Go's file server does. Several ranges are answered with the
+ * whole document, which the RFC allows.
  */
 import type { ApiRequest } from './request.ts';
 
@@ -11,6 +11,7 @@ interface ByteRange {
   readonly to: number;
 }
 
+/** What the client gets. `failed` means that a precondition failed. */
 export type Selected =
   | { readonly kind: 'whole' }
   | { readonly kind: 'not-modified' }

@@ -31,7 +31,7 @@ const VERSIONED: ReadonlySet<string> = new Set([
   'WatchEvent',
 ]);
 
-/** Throws a 400 for another kind. Empty members are those of DeleteOptions. */
+/** Throws a 400 for another kind. An empty kind is that of DeleteOptions, whose version is not checked. */
 export function checkDeleteOptionsKind(kind: string, apiVersion: string): void {
   if (kind === '' || kind === WANTED) return;
   const version = apiVersion === '' ? META : apiVersion;

@@ -13,7 +13,7 @@ interface Deprecation {
   readonly removedRelease: string;
 }
 
-/** Resources of the core group, version v1, that stay. */
+/** The warnings of deprecated resources of the core group, version v1, whose removal is not decided. */
 const KEPT: ReadonlyMap<string, string> = new Map([
   ['componentstatuses', 'v1 ComponentStatus is deprecated in v1.19+'],
   ['endpoints', 'v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice'],

@@ -59,8 +59,8 @@ const NEVER = new AbortController().signal;
 
 /**
  * Creates a client that calls the API server in this process. It acts as the user of the options: its requests are authorized,
- * but not audited. It throws the StatusErrors of the API: a 404 for a resource that is not served, and a 405 for a verb that
- * the resource does not have.
+ * but not audited. It throws the StatusErrors of the API: a 404 for a resource that is not served, a 405 for a verb that the
+ * resource does not have, and a 403 if the user may not do it.
  */
 export function createDirectClient(options: DirectClientOptions): Client {
   return new DirectClient(options);
@@ -199,7 +199,7 @@ class DirectClient implements Client {
     const onAbort = (): void => queue.onEnd();
     options.signal?.addEventListener('abort', onAbort, { once: true });
     if (options.signal?.aborted === true) queue.onEnd();
-    // The reader handles an event before it takes the next one.
+    // The time in which the reader handles an event counts for the slice, because the reader then takes the next event.
     const slice = new TimeSlice(this.#options.clock);
     try {
       for (;;) {

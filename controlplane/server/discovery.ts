@@ -62,7 +62,9 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
     reading((request) => discovery.serve(request, '/api', { aggregates: true })),
   );
   // The aggregator answers every method alike. The other documents are routes, which are only read.
-  paths.service('/apis', (request) => discovery.serve(request, '/apis', { aggregates: !isOpen(request.info.path) }));
+  paths.service('/apis', (request) =>
+    discovery.serve(request, '/apis', { aggregates: !endsInSlash(request.info.path) }),
+  );
   const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
     const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);
@@ -75,7 +77,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
 
 const bare = (path: string): string => trimEnd(path, '/');
 /** Whether the path ends in a slash. kube-apiserver serves only the plain form of discovery there. */
-const isOpen = (path: string): boolean => path.endsWith('/');
+const endsInSlash = (path: string): boolean => path.endsWith('/');
 
 class Discovery {
   readonly #options: DiscoveryOptions;
@@ -120,7 +122,10 @@ class Discovery {
     return found !== undefined && (version === undefined || found.versions.has(version));
   }
 
-  /** Throws a 406. For a group of custom resources it has no details, because another handler of kube-apiserver sends it. */
+  /**
+   * Returns the form that the client accepts, or throws a 406. For a group of custom resources, the 406 has no details, because
+   * another handler of kube-apiserver sends it.
+   */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
       return negotiate(request.header('accept'), aggregates, isRoute(path));
@@ -256,8 +261,8 @@ function satisfy(clause: AcceptClause, aggregates: boolean): Wanted | undefined 
 const CUSTOM_PRIORITY = { groupPriority: 1000, versionPriority: 100 };
 
 /**
- * Sorts built-in groups in the catalog's order. The others follow by the priorities of their APIServices and then by name.
- * Their versions are sorted likewise, newest first.
+ * Returns the groups by name. Built-in groups are in the catalog's order. The others follow by the priorities of their
+ * APIServices and then by name. Their versions are sorted by priority, and those of one priority newest first.
  */
 function groupsOf(rows: readonly ResourceInfo[], aggregated: readonly AggregatedVersion[]): ReadonlyMap<string, Group> {
   const builtIn = new Map<string, Map<string, readonly ResourceInfo[]>>();

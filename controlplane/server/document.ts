@@ -107,7 +107,7 @@ export async function documentOfRuns(
 interface SendDocumentOptions {
   /** The request headers on which the response depends, as kube-apiserver names them for the document. */
   readonly vary?: 'Accept' | 'Accept-Encoding, Accept';
-  /** Who may keep the document. By default only the client, which asks again each time. */
+  /** States who may keep the document. By default, only the client may keep it, and it asks again each time. */
   readonly caching?: 'public' | 'public, immutable';
   /** The response has an `ETag`, and is a 304 if the client has the content. */
   readonly tagged: boolean;
@@ -117,8 +117,9 @@ interface SendDocumentOptions {
 export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', tagged: true };
 
 /**
- * Sends a document. Resolves when the response has been handed over. Compresses documents from 1400 bytes on if the client
- * accepts gzip. With `tagged`, answers 304 if the client has this document.
+ * Sends a document. Resolves when the connection has the whole response. Compresses documents from 1400 bytes on if the client
+ * accepts gzip. With `tagged`, answers 304 if the client has this document. A document with a time of modification is also
+ * sent by range (206), and answers 304, 412 or 416 by the conditions of the request (`selectBytes`).
  */
 export async function sendDocument(
   request: ApiRequest,
@@ -169,7 +170,7 @@ export async function sendDocument(
   else await sendInOrder(request.exchange, headers, plain);
 }
 
-/** Sends one range, or why the client does not get the document. */
+/** Sends one range, or the status for which the client does not get the document: 304, 412 or 416. */
 async function sendSelected(
   request: ApiRequest,
   document: SendableDocument,
@@ -191,7 +192,7 @@ async function sendSelected(
     return;
   }
   if (selected.kind === 'failed') {
-    // kube-apiserver finds out the type of a document without a tag later.
+    // kube-apiserver sets the content type of a document without a tag only after it has checked the conditions.
     if (headers['etag'] === undefined) delete headers['content-type'];
     request.status = 412;
     exchange.send(412, headers, '');
@@ -213,7 +214,7 @@ async function sendSelected(
   exchange.send(416, headers, `invalid range${selected.overlaps ? '' : ': failed to overlap'}\n`);
 }
 
-/** Writes no faster than the client reads. */
+/** Sends the parts no faster than the client reads. Stops when the client is disconnected. */
 async function sendInOrder(
   exchange: Exchange,
   headers: ResponseHeaders,

@@ -1,6 +1,6 @@
 /**
- * Formats a list as indented JSON or as YAML, item by item. A list may be larger than all memory that its values would take at
- * once, and formatting it at once would block all other requests. `response.ts` sends the chunks as the client takes them.
+ * Formats a list as indented JSON or as YAML, item by item. The values of a whole list may take more memory than there is, and
+ * formatting them at once would block all other requests. `response.ts` sends the chunks as the client takes them.
  */
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
@@ -42,7 +42,7 @@ export function* inChunks(text: Iterable<string>, chunkBytes: number): Generator
 const EMPTY = '[]';
 
 function* indented(list: FormattedList): Generator<string> {
-  // The member is the last one of the frame.
+  // The member is the last one of the frame, so the last empty list of the text is its value.
   const frame = stringifyJson(parseExactJson(list.frame), 2);
   const at = frame.lastIndexOf(EMPTY);
   yield frame.slice(0, at + 1);

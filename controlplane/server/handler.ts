@@ -113,7 +113,7 @@ function dispatcher(options: HandlerOptions): Handler {
       if (removedRelease !== '') request.annotate('k8s.io/removed-release', removedRelease);
       options.observer.deprecated(request, removedRelease);
     };
-    // Paths that a custom resource does not have warn of its version, too.
+    // A request for a path that a custom resource does not have also gets the warning of its deprecated version.
     const custom = router.customResource(request.info);
     if (custom !== undefined) warnOf(custom);
     const { rest, verb } = router.route(request.exchange.method, request.info);

@@ -1,6 +1,7 @@
 /**
  * Serves `/healthz`, `/livez` and `/readyz`: named checks, each also under its own path, with kube-apiserver's texts
- * (`verbose`, `exclude`). `/metrics/slis` shows the results of the checks that these paths ran.
+ * (`verbose`, `exclude`). `/metrics/slis` shows the results of the checks that the three paths ran, but not those of paths for
+ * one check.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
@@ -20,8 +21,8 @@ export interface HealthCheck {
 }
 
 /**
- * Failures are logged. The response of a path for all checks has their names alone, and that of a path for one check has the
- * reason, as in kube-apiserver.
+ * The options of the health paths. A path for all checks logs failures, and its response has only their names. A path for one
+ * check logs nothing, and its response has the reason, as in kube-apiserver.
  */
 export interface HealthOptions {
   readonly logger: Logger;
@@ -36,7 +37,7 @@ const PING: HealthCheck = { name: 'ping', check: () => undefined };
 
 /**
  * Serves `/healthz`, `/livez` and `/readyz`, one path below each of them for every check, and `/metrics/slis` with the results
- * of the checks.
+ * of the checks, which DELETE resets.
  */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.live];

@@ -13,9 +13,9 @@ export interface Refusal {
 }
 
 /**
- * Returns why a request is refused whose framing or host another server on its way may read in another way (RFC 9112, sections
+ * Returns the refusal of a request whose framing or host another server on its way may read in another way (RFC 9112, sections
  * 2.3, 3.2 and 6.1): a transfer coding beside `chunked`, which the parser accepts and does not decode, several `Host` headers,
- * and other versions of HTTP.
+ * and other versions of HTTP. Returns `undefined` for all other requests.
  */
 export function refusalOf({ httpVersion, headers, rawHeaders }: IncomingMessage): Refusal | undefined {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return { status: 505, text: 'HTTP Version Not Supported' };

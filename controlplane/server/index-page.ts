@@ -1,4 +1,4 @@
-/** Handles GET of `/`, which lists the served paths. */
+/** Serves `/`, which lists the served paths. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { PathHandler, PathHandlers } from './path-handlers.ts';

@@ -30,7 +30,7 @@ export interface ServingCertificate {
   readonly key: string | Buffer;
 }
 
-/** What a handshake needs. */
+/** The settings of TLS handshakes. */
 export interface TlsOptions extends ServingCertificate {
   /** The CAs that the TLS handshake names to clients (PEM). The authenticator verifies the certificates. */
   readonly clientCa?: string | Buffer | readonly (string | Buffer)[];
@@ -52,7 +52,7 @@ interface ListenerOptions {
   readonly maxConnections?: number | undefined;
   /** The time in which a client must take a complete response over HTTP/2. */
   readonly takeTimeoutMs?: number | undefined;
-  /** The number of such responses beyond which that time is short. */
+  /** The number of responses that clients have not taken beyond which `takeTimeoutMs` is shortened. */
   readonly manyStreams?: number | undefined;
   /** The budget of headers that have not ended, of all connections together. */
   readonly headersBudgetBytes?: number | undefined;
@@ -261,7 +261,10 @@ export class Listener {
     return response;
   }
 
-  /** Handles a request if the parser failed at its method. The connection ends with the response. */
+  /**
+   * Handles a request if the parser failed at its method. The connection ends with the response. Returns `false` if the failure
+   * has another cause, so that the caller refuses the request.
+   */
   #acceptOtherMethod(error: Error & ParseFailure, socket: Duplex): boolean {
     const connection = this.#connections.get(socket);
     const request = otherMethodRequest(error);
@@ -289,7 +292,7 @@ export class Listener {
       {
         maxHeaderSize: MAX_HEADER_BYTES,
         headersTimeout: headersTimeoutMs,
-        // The handler chain limits the time of bodies, and watches have none.
+        // The handler chain limits the time in which a body arrives.
         requestTimeout: 0,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
         connectionsCheckingInterval: Math.min(CONNECTION_CHECK_MS, headersTimeoutMs),

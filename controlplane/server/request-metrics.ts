@@ -71,7 +71,7 @@ function requestMetrics(registry: MetricsRegistry) {
     }),
     sli: registry.histogram({
       name: 'apiserver_request_sli_duration_seconds',
-      help: 'Time in seconds that a request took, without that of webhooks and queues.',
+      help: 'Time in seconds from the arrival of a request to the end of its response, with webhooks and queues.',
       labels: WITHOUT_DRY_RUN,
       buckets: DURATIONS,
     }),
@@ -240,7 +240,10 @@ function scopeOf(request: ApiRequest): string {
   return info.namespace === '' ? 'cluster' : 'namespace';
 }
 
-/** Serves the text format of Prometheus for every method but DELETE, which resets the metrics of kube-apiserver. */
+/**
+ * Serves the metrics in the text format of Prometheus for every method but DELETE. In kube-apiserver, DELETE resets the metrics;
+ * here it gets a 405.
+ */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
   paths.exact('/metrics', (request) => {
     if (request.exchange.method === 'DELETE') throw methodNotAllowed();

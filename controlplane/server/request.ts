@@ -255,7 +255,10 @@ export class ApiRequest implements RequestContext {
   }
 }
 
-/** Returns the User-Agent up to its first slash, without characters that cannot be printed; `unknown` if nothing is left. */
+/**
+ * Returns the User-Agent up to its first slash, without characters that cannot be printed and truncated to 128 characters.
+ * Returns `unknown` if nothing is left.
+ */
 function managerOf(userAgent: string): string {
   const [name = ''] = userAgent.split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');

@@ -33,7 +33,7 @@ interface Reply extends ObjectReply {
   readonly media: OutputMediaType;
 }
 
-/** Sends one object. */
+/** Sends one object. Throws a 406, or an error without a reason for custom resources, if the client requests a list. */
 export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): void {
   const { request, encodings, media } = reply;
   recordEntry(reply, rest, entry);
@@ -89,7 +89,7 @@ function tableOfEntry(reply: Reply, rest: Rest, entry: Entry): Pieces {
 const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
   `${internalPackage(parseApiVersion(apiVersion)?.group ?? '')}.${kind}`;
 
-/** Sends a list of the resource. */
+/** Sends a list of the resource. Throws a 406 if the client requests the metadata of one object. */
 export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], metadata: ListMetadata): void {
   const { request, encodings, media } = reply;
   const { info } = rest;
@@ -181,8 +181,8 @@ interface ItemHead {
 const heads = new WeakMap<ResourceInfo, { readonly head: ItemHead | undefined }>();
 
 /**
- * Returns the beginning of each item's bytes that is cut off: items of built-in lists have no kind and version. Items of custom
- * resources keep both.
+ * Returns the beginning of each item's bytes that is cut off: items of built-in lists have no kind and version. Returns
+ * `undefined` for custom resources, whose items keep both.
  */
 function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefined {
   let known = heads.get(info);
@@ -295,7 +295,7 @@ function rows(
   return ordered.values().map((entry) => encodings.tableRow(entry, options));
 }
 
-/** Sends any object with kind and version as JSON. */
+/** Sends any object with kind and version in the negotiated encoding. */
 export function sendObject(reply: ObjectReply, status: number, object: object): void {
   const { request, media } = reply;
   if ('kind' in object && object.kind === 'Status') request.audited?.statusIs(object);
@@ -314,7 +314,7 @@ function encoded({ request, encodings, media: { format, pretty } }: ObjectReply,
   }
 }
 
-/** Sends a Status as the response. This is the only place that converts an error to a response. */
+/** Sends a Status as the response, in the encoding that the client accepts for errors. */
 export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
   request.audited?.statusIs(status);
   const retryAfter = status.details?.retryAfterSeconds;
@@ -327,7 +327,7 @@ export function sendStatus(request: ApiRequest, encodings: Encodings, status: St
 const isFormatted = (request: ApiRequest, { format, pretty }: OutputMediaType): boolean =>
   format === 'yaml' || pretty || request.wantsPretty;
 
-/** Sends a list whose text is made of its items as the client takes it. */
+/** Sends a list as YAML or indented JSON. Its items are formatted as the client takes the text. */
 function sendFormatted(
   { request, encodings, media: { format } }: Reply,
   { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },

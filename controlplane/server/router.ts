@@ -74,7 +74,7 @@ export class Router {
     if (verbs.size === 0) throw notFound();
     const verb = rest.info.custom === undefined ? verbs.get(method) : this.#customVerb(verbs, method, rest, info);
     if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest, info);
-    // The verb decides whether the resource can be watched.
+    // The handler of watches refuses a resource that cannot be watched.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
 
@@ -110,7 +110,7 @@ export class Router {
   #find(info: RequestInfo): Rest | undefined {
     const { parts } = info;
     const rest = this.#catalog.find(info.group, info.version, info.resource, info.subresource);
-    // Of custom resources, what follows the subresource has no meaning.
+    // kube-apiserver ignores what follows the subresource of a custom resource.
     if (parts.length > 3 && rest?.info.custom === undefined && rest?.subresource?.name !== 'proxy') return undefined;
     return rest;
   }

@@ -11,8 +11,8 @@ const MAX_WARNINGS = 128;
 const CONTROL = /\p{Cc}/u;
 
 /**
- * Returns the values of the headers `Warning`, in order. Warnings with control characters are left out. When all together are
- * too long, each is truncated, and those after the limit are left out. Characters are code points.
+ * Returns the values of at most 128 headers `Warning`, in order. Warnings with control characters are left out. When all
+ * together are too long, each is truncated, and those after the limit are left out. Characters are code points.
  */
 export function warningHeaders(warnings: readonly string[]): string[] {
   const lengths = warnings.map((text) => (CONTROL.test(text) ? 0 : codePoints(text)));

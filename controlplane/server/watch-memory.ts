@@ -2,8 +2,8 @@
  * Limits the memory of open watches: what each takes as long as it is open, and the events that wait for clients which read
  * nothing. A watch takes no seats of priority and fairness after its beginning, so this limits it instead.
  *
- * Each priority level has a budget of its own, so that watches of tenants never close those of nodes. Of a level, the client
- * that holds most loses its newest watch: it is refused with 429, or its stream is broken off and its client watches again.
+ * Each priority level has a budget of its own, so that watches of tenants never close those of nodes. Of a level, the user who
+ * holds most loses the newest watch: it is refused with 429, or its stream is broken off and its client watches again.
  */
 import { totalmem } from 'node:os';
 import { type Share, Shares, userOf } from './flowcontrol/shares.ts';

@@ -24,7 +24,7 @@ export class WatchSelectors {
     this.#most = most;
   }
 
-  /** Returns the function that gives back what the watch takes. Throws `TooManyRequests`. */
+  /** Counts a watch, and returns the function that ends its count. Throws `TooManyRequests` if the user holds too much. */
   take(user: string, options: Pick<WatchOptions, 'labelSelector' | 'fieldSelector'>): () => void {
     const cost = costOf(options);
     if (cost === 0) return () => undefined;

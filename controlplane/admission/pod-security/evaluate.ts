@@ -1,4 +1,4 @@
-/** Evaluates a pod against a level of the Pod Security Standards. Pure. */
+/** Evaluates a pod against a level of the Pod Security Standards. */
 import * as baseline from './baseline.ts';
 import type { Check, CheckInput, Violation } from './check.ts';
 import type { LevelVersion } from './policy.ts';

@@ -32,9 +32,10 @@ type Labels = Readonly<Record<string, string>>;
 /**
  * Reads the policy of a namespace. `defaults` has the form of labels.
  *
- * To enforce an unknown level is to enforce the strictest one, while nothing is audited or warned of by an unknown level. An
- * unknown version counts as the newest. All are reported as errors, too. A namespace that enforces a level, and has no label
- * for warnings, warns of the same level, so that the templates of workloads cause warnings.
+ * An unknown level counts as `restricted` for `enforce`, and as `privileged` for `audit` and `warn`. An unknown version counts
+ * as the newest. All are reported as errors, too. If the label of a namespace enforces a level that is stricter than the
+ * default of `warn`, and the namespace has no label for `warn`, it warns of the enforced level, so that the templates of
+ * workloads cause warnings.
  */
 export function policyOf(
   own: Labels | undefined,

@@ -33,6 +33,7 @@ export const restrictedCapabilities: Check = ({ spec, minor }) => {
   return details.length === 0 ? undefined : { reason: 'unrestricted capabilities', detail: details.join('; ') };
 };
 
+/** The members that a volume may have: its name, and the types that the level allows. */
 const ALLOWED_VOLUMES = new Set([
   'name',
   'configMap',

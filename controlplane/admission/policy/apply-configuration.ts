@@ -29,7 +29,8 @@ interface Configuration {
 }
 
 /**
- * Converts the result of an expression into an apply configuration. Throws `CelError`. `struct` is the type of the kind.
+ * Converts the result of an expression into an apply configuration. `struct` is the type of the kind. Throws `CelError` if the
+ * result is no object, does not fit the type, or changes a part of an atomic field.
  */
 export function configurationOf(made: CelValue, struct: StructType): Configuration {
   if (!(made instanceof MessageValue)) {
@@ -57,6 +58,7 @@ export function configurationOf(made: CelValue, struct: StructType): Configurati
   return { value, removed };
 }
 
+/** Converts a value to JSON, and adds the paths of the fields that it removes to `removed`. Throws `CelError`. */
 function plain(value: CelValue, path: readonly string[], removed: string[][]): JsonValue {
   if (Array.isArray(value)) return value.map((item) => plain(adapt(item), path, removed));
   if (value instanceof Optional) return value.value === undefined ? null : plain(value.value, path, removed);

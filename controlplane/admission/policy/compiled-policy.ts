@@ -84,6 +84,7 @@ function compileAll(policy: Policy): CompiledPolicy {
   };
 }
 
+/** Returns the type of an expression. It is `dyn` for one that does not compile, whose evaluation fails later. */
 function typeOf(expression: string, environment: CelEnvironment): CelType {
   try {
     return compile(expression.trim(), environment).type;

@@ -28,8 +28,8 @@ import type { AdmissionAttributes } from '../admission.ts';
 import { namespaceOf } from '../pod-attributes.ts';
 import { AUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 
-/** The cost limit of all expressions of one request together. */
-const REQUEST_BUDGET = 10_000_000;
+/** The cost limit of all expressions that share one `Bindings`. */
+const EVALUATION_BUDGET = 10_000_000;
 
 /** The request in the version that the policy or webhook registered for. */
 export interface RequestView {
@@ -120,9 +120,12 @@ export async function runInTurns(program: Program, bindings: Bindings): Promise<
   }
 }
 
-/** The variables of one request, each of which is computed on first use. */
+/**
+ * The variables of one evaluation: of a policy with one parameter, of a mutation, or of the match conditions of a webhook. Each
+ * variable is computed on first use.
+ */
 export class Bindings {
-  readonly budget: Budget = { left: REQUEST_BUDGET };
+  readonly budget: Budget = { left: EVALUATION_BUDGET };
   /** The slice of the request, which all its expressions share. */
   readonly slice: TimeSlice | undefined;
   readonly #values: ReadonlyMap<string, () => unknown>;

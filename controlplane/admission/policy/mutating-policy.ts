@@ -1,6 +1,6 @@
 /**
  * MutatingAdmissionPolicy: policies in CEL change the object of a request by an apply configuration or a JSON patch. Policies
- * that ask for reinvocation run once more if a later one changed the object.
+ * that ask for reinvocation run once more if any policy changed the object.
  */
 import { applyJsonPatch, isTestFailure, patchFailure } from '../../../api/codec/json-patch.ts';
 import { merge } from '../../../api/codec/structured-merge/merge.ts';
@@ -75,7 +75,10 @@ interface Case {
   readonly signal: AbortSignal;
 }
 
-/** Resolves to whether the policy changed the object. */
+/**
+ * Applies the mutations of a policy with each parameter, and resolves to whether they changed the object. Throws a 403 if an
+ * expression or the parameters fail under the failure policy Fail. A failure under Ignore ends the policy.
+ */
 async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean> {
   const policy = compiledPolicy(invocation.policy);
   const { attributes, options } = one;
@@ -110,6 +113,10 @@ async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean
   return changed;
 }
 
+/**
+ * Returns the object that a mutation makes of `object`, which is `object` itself if a `test` operation of a JSON patch fails.
+ * Throws `CelError` if the mutation cannot be applied, and a 500 if its JSON patch makes an object of another kind.
+ */
 function mutate(
   mutation: CompiledMutation,
   object: KubeObject,

@@ -36,7 +36,7 @@ const KINDS: ReadonlySet<string> = new Set(Object.values(POLICIES).map(([resourc
 
 type ParamKind = NonNullable<Policy['spec']>['paramKind'];
 
-/** Refuses a policy or a binding whose parameters the client may not read. */
+/** Refuses a policy or a binding whose parameters the client may not read. Members of `system:masters` always pass. */
 export function paramsAuthorization(options: ParamsAuthorizationOptions): AdmissionPlugin {
   const { authorizer, listers } = options;
   const mayRead = async (

@@ -24,8 +24,8 @@ export interface VersionConversion {
 }
 
 /**
- * Resolves to the request as a policy or webhook sees it that registered for the resource `as`. Plugins have objects in the
- * stored version, so that those of another version are converted.
+ * Resolves to the view that a policy or webhook gets of a request if it registered for the resource `as`. Plugins have objects
+ * in the stored version, so that those of another version are converted.
  */
 export async function viewOf(
   attributes: AdmissionAttributes,
@@ -50,7 +50,7 @@ export async function viewOf(
   };
 }
 
-/** Returns the kind according to the object. */
+/** Returns the kind that the object names, or `otherwise` if it names none. */
 export function kindOfObject({ apiVersion, kind }: KubeObject, otherwise: GroupVersionKind): GroupVersionKind {
   if (apiVersion === undefined || kind === undefined) return otherwise;
   const slash = apiVersion.indexOf('/');

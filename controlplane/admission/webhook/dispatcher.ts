@@ -81,7 +81,10 @@ export class Dispatcher {
     this.#options = options;
   }
 
-  /** Whether the match conditions select the request. Throws a 403 if they fail under the failure policy Fail. */
+  /**
+   * Whether the match conditions select the request. If their evaluation fails, throws a 403 under the failure policy Fail, and
+   * returns false under Ignore.
+   */
   async conditionsMatch(
     { webhook }: RegisteredWebhook,
     attributes: AdmissionAttributes,
@@ -148,6 +151,10 @@ export class Dispatcher {
     return true;
   }
 
+  /**
+   * Sends the review and reads the response. Throws `CallFailure` if that fails, and a 400 for a dry run that the webhook does
+   * not support, to which the failure policy does not apply.
+   */
   async #ask({ registered: { webhook }, attributes, view, signal }: Call): Promise<ReviewResult> {
     if (attributes.dryRun && webhook.sideEffects !== 'None' && webhook.sideEffects !== 'NoneOnDryRun')
       throw newBadRequest(`admission webhook ${quoteText(webhook.name)} does not support dry run`);

@@ -1,4 +1,4 @@
-/** Selects the webhooks of a request by rules, scope, selectors and equivalent versions of a resource. Pure. */
+/** Selects the webhooks of a request by rules, scope, selectors and equivalent versions of a resource. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { MutatingWebhookConfiguration } from '../../../api/kinds/kinds.ts';

@@ -103,6 +103,10 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     return mutated;
   }
 
+  /**
+   * Applies a patch, and resolves to whether it changed the object. Throws a 500 if the request has no object or the patch
+   * cannot be applied, and the error of the conversion for a result that does not fit the kind.
+   */
   async #apply(name: string, view: ReviewView, patch: JsonPatch, attributes: AdmissionAttributes): Promise<boolean> {
     const { conversion } = this.options;
     const { object: own } = attributes;

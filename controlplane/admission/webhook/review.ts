@@ -91,7 +91,7 @@ export interface ReviewResult {
   readonly auditAnnotations: Readonly<Record<string, string>>;
 }
 
-/** Why a response is invalid. `call`: it is reported as a failed call, otherwise as an invalid response. */
+/** The error of an invalid response. `called` and `invalidResponse` create it with the two beginnings of its message. */
 class ReviewError extends Error {
   override readonly name = 'ReviewError';
 }

@@ -33,7 +33,8 @@ interface AggregatedOptions {
 
 /**
  * Handles the request if an APIService names another server for its group and version, also for the OpenAPI document of that
- * group. Returns `undefined` for all others. Throws a 400 for a path that servers might interpret differently.
+ * group. Returns `undefined` for all others. Throws a 400 for a path that servers might interpret differently. Answers 503 if
+ * the other server is unavailable or has no address.
  */
 export function passAggregated(
   aggregator: Pick<Aggregator, 'find' | 'isAvailable' | 'target'>,

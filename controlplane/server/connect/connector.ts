@@ -37,7 +37,11 @@ interface ConnectorOptions {
   readonly connections?: ForwardedConnections;
 }
 
-/** Creates the connector. It forwards logs, upgraded connections and proxied requests to the target that the storage names. */
+/**
+ * Creates the connector. It forwards logs, upgraded connections and proxied requests to the target that the resource names.
+ * Rejects with a 400 for `dryRun` on other subresources than logs, and for a stream without an upgrade. Answers 204 if the
+ * target is empty.
+ */
 export function createConnector(options: ConnectorOptions): Connector {
   const { connections = new ForwardedConnections() } = options;
   return {
@@ -78,6 +82,10 @@ async function passTo(
   else throw newBadRequest('Upgrade request required');
 }
 
+/**
+ * Returns the TLS settings of a target. Only agents are verified (`agentTls`), and only if this server has credentials for
+ * them. kube-apiserver does not verify the certificates of pods and services either.
+ */
 function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
   const known = target.purpose === 'kubelet' ? options.agentCredentials() : undefined;
   if (known === undefined) return { rejectUnauthorized: false };

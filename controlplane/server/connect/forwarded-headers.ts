@@ -64,7 +64,7 @@ function isStripped(name: string, { names, prefixes }: StrippedHeaders): boolean
   return HOP_BY_HOP.has(name) || names.has(name) || prefixes.some((prefix) => name.startsWith(prefix));
 }
 
-/** Returns `undefined` if the client offered nothing but the token. */
+/** Returns the offered sub-protocols without the token, or `undefined` if the client offered nothing else. */
 function withoutToken(protocols: string): string | undefined {
   if (!protocols.includes(TOKEN_PROTOCOL)) return protocols;
   const kept = protocols
@@ -80,7 +80,7 @@ function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
   return new Set(typeof value === 'string' ? value.split(',').map((name) => name.trim().toLowerCase()) : []);
 }
 
-/** The statuses whose responses have no body. A length would be that of a body which HTTP/2 clients wait for. */
+/** The statuses whose responses have no body. If they had a `Content-Length`, HTTP/2 clients would wait for a body. */
 const BODYLESS: ReadonlySet<number | undefined> = new Set([204, 205]);
 
 /**

@@ -1,4 +1,4 @@
-/** The authentication filter: sets the user of the request, and removes its credentials. */
+/** Authenticates the request: sets its user, or refuses it with a 401. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { newUnauthorized } from '../../../api/meta/status-error.ts';
 import type {
@@ -95,7 +95,7 @@ function proceed(
   return next(request);
 }
 
-/** Adds the group of all authenticated users, whatever groups the authenticator returns. */
+/** Adds the group of all authenticated users, except to the anonymous user and to a user of the unauthenticated group. */
 function withAuthenticatedGroup(user: UserInfo): UserInfo {
   if (user.name === ANONYMOUS_USER) return user;
   const { groups } = user;

@@ -22,7 +22,7 @@ export function deliveryFilter(options: GuardOptions): Filter {
   };
 }
 
-/** Streams have limits of their own. */
+/** Resolves when the client has taken the response. Returns at once for streams, which have limits of their own. */
 function untilTaken({ exchange, info }: ApiRequest): MaybePromise<void> {
   if (!exchange.answered || exchange.isTaken || isLongRunning(info)) return undefined;
   return new Promise((resolve) => exchange.onClose(resolve));

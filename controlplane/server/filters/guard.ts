@@ -88,7 +88,10 @@ function answer(request: ApiRequest, status: Status, { encodings, logger }: Guar
   }
 }
 
-/** Answers with the error, or breaks the connection if the response has begun. Never throws. */
+/**
+ * Answers with the error, or breaks the connection if the response has begun. Does nothing for an unexpected error if the
+ * response is complete or the client is disconnected. Never throws.
+ */
 export function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
   if (!isStatusError(error) && request.exchange.closed) return;
   if (error instanceof TooManyRequests) {

@@ -182,7 +182,10 @@ function accountOf(name: string): { namespace: string; name: string } | undefine
   return /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(account) ? { namespace, name: account } : undefined;
 }
 
-/** Replaces the user of the request. Answers 403 if the client may not impersonate. */
+/**
+ * Replaces the user of the request. Throws a 403 if the client may not impersonate that user, and a 400 if the headers name no
+ * user.
+ */
 export function impersonationFilter(authorizer: Authorizer): Filter {
   const lastModes = new Map<string, Mode>();
   const impersonate = async (request: ApiRequest, wanted: Wanted, next: Handler): Promise<void> => {

@@ -15,7 +15,7 @@ export interface InFlightOptions {
 
 const READING: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
 
-/** Counts the requests in flight. A limit of 0 means that there is none. A request beyond the limit is answered with 429. */
+/** Counts the requests in flight. A request beyond a limit is answered with 429. */
 export class InFlight {
   readonly #limits: InFlightOptions;
   reading = 0;

@@ -29,7 +29,7 @@ const READ_WHOLE: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'd
 
 const READS: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
 
-/** Answers 429 if a request gets no seat in time, or if its queue is full. */
+/** Answers 429 if a request gets no seat in time, if its queue is full, or if the level has no room for its body. */
 export function priorityAndFairnessFilter(options: PriorityAndFairnessOptions): Filter {
   return (request, next) => {
     const { info } = request;

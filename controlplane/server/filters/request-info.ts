@@ -7,7 +7,10 @@ import { sendText } from '../path-handlers.ts';
 import { parseRequestInfo, RequestInfoError } from '../request-info.ts';
 import type { Filter } from '../request.ts';
 
-/** Creates the filter. It must run before every filter that reads `request.info`. */
+/**
+ * Creates the filter. It must run before every filter that reads `request.info`. It answers 500 if the path ends after
+ * `/watch`, and throws a 400 for an invalid path or an invalid `timeout`.
+ */
 export function requestInfoFilter(): Filter {
   return (request, next) => {
     const { method, target } = request.exchange;

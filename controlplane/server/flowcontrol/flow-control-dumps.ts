@@ -47,7 +47,7 @@ function dump(name: string, levels: readonly PriorityLevel[], query: URLSearchPa
 function levelRow({ name, set }: PriorityLevel): Row {
   const active = set.queues.filter(({ waiting }) => waiting.size > 0).length;
   const isIdle = set.waiting === 0 && set.executing === 0;
-  // A level that is deleted is gone at once. Like kube-apiserver, requests that waited too long count as cancelled.
+  // A level that is deleted is gone at once. Requests that waited too long count as cancelled, as in kube-apiserver.
   const [isQuiescing, timedOut] = [false, 0];
   const counts = [set.waiting, set.executing, set.dispatched, set.rejected, timedOut, set.cancelled];
   return [name, active, isIdle, isQuiescing, ...counts].map(String);

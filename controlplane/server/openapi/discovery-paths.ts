@@ -87,7 +87,7 @@ export function plainPaths(source: OpenApiSource): PlainPath[] {
   return [...found.values()];
 }
 
-/** Returns the OpenAPI 3 documents that contain only such paths. */
+/** Returns the names of the OpenAPI 3 documents that contain no path of a row of the catalog. */
 export function plainDocuments(source: OpenApiSource): string[] {
   const served = new Set(source.catalog.resources().map(({ group, version }) => basePath(group, version).slice(1)));
   return plainPaths(source)

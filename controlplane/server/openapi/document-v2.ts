@@ -35,12 +35,12 @@ export interface Part {
 
 type SharedParameters = Map<string, JsonObject>;
 
-/** The part that all clients get, with the parameters that operations refer to. */
+/** The part of the built-in kinds and the aggregated servers, with the parameters that operations refer to. */
 export interface BaseV2 extends Part {
   readonly parameters: SharedParameters;
 }
 
-/** Yields to the event loop between groups. */
+/** Builds the part of the built-in kinds and the aggregated servers. Yields to the event loop between groups. */
 export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   const rows = builtInRows(source);
   const writer = new SchemaWriter(2, source.schema, REGISTERED_VERSIONS);

@@ -29,13 +29,13 @@ export interface PairSection {
   readonly kind: Kind;
 }
 
-/** Where the paths stand in the encoded document. */
+/** Where the paths stand in an encoded OpenAPI 2 document. */
 export const V2_PATHS: PairSection = { number: 8, inner: 2, kind: v2PathItem };
-/** Where the definitions stand in it. */
+/** Where the definitions stand in an encoded OpenAPI 2 document. */
 export const V2_DEFINITIONS: PairSection = { number: 9, inner: 1, kind: v2Schema };
-/** Where the paths stand in the encoded document. */
+/** Where the paths stand in an encoded OpenAPI 3 document. */
 export const V3_PATHS: PairSection = { number: 4, inner: 1, kind: v3PathItem };
-/** Where the schemas stand in its components. */
+/** Where the schemas stand in the encoded components of an OpenAPI 3 document. */
 export const V3_SCHEMAS: PairSection = { number: 1, inner: 1, kind: v3SchemaOrReference };
 /** The field of an OpenAPI 3 document that contains the schemas. */
 export const V3_COMPONENTS = 5;

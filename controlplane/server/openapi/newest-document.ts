@@ -7,7 +7,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 /** A client that requests the document while its inputs change all the time gets the last one after this time. */
 const MAX_WAIT_MS = 1000;
 
-/** Keeps a document that `assemble` makes. It reads the inputs after it was called. */
+/** Keeps a document that `assemble` makes from the inputs that it finds when it is called. */
 export class NewestDocument<Document> {
   readonly #assemble: () => Promise<Document>;
   readonly #clock: Clock;

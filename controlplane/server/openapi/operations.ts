@@ -116,7 +116,7 @@ class ResourcePaths {
   }
 
   get #collection(): string {
-    return row2path(this.#row, this.#base);
+    return collectionPath(this.#row, this.#base);
   }
 
   #ref(kind: string): TypeRef {
@@ -300,8 +300,8 @@ class ResourcePaths {
         answer: undefined,
         isText: true,
       });
-      const own_ = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
-      return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...own_], operations: [operation] }];
+      const query = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
+      return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...query], operations: [operation] }];
     }
     const operations = this.#readAndWrite(subresource.verbs, { named, type: own, part: name }).map((operation) => ({
       ...operation,
@@ -387,6 +387,6 @@ class ResourcePaths {
   }
 }
 
-function row2path(row: ResourceInfo, base: string): string {
+function collectionPath(row: ResourceInfo, base: string): string {
   return row.namespaced ? `${base}/namespaces/{namespace}/${row.resource}` : `${base}/${row.resource}`;
 }

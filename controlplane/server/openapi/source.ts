@@ -24,7 +24,7 @@ export interface OpenApiSource {
   };
 }
 
-/** Returns a reference to the definition of a kind. */
+/** Returns a reference to the definition of a type, or the schema of any object if the type has no definition. */
 export function refer(source: OpenApiSource, writer: SchemaWriter, row: ResourceInfo, type: TypeRef): JsonObject {
   if ('name' in type) return writer.reference(type.name);
   const name = typeNameOf(type.group, type.version, type.kind);
@@ -140,7 +140,7 @@ export function builtInRows(source: OpenApiSource): ResourceInfo[] {
   return source.catalog.resources().filter((row) => !isCustom(source, row));
 }
 
-/** Whether a definition published a schema for the row. */
+/** Whether a CustomResourceDefinition has published a schema for the row. */
 export function isCustom(source: OpenApiSource, row: ResourceInfo): boolean {
   return source.customSchema?.(row) !== undefined;
 }

@@ -16,7 +16,7 @@ export function overBody(
 ): WatchCarrier {
   const waiting: Buffer[] = [];
   let waitingBytes = 0;
-  /** The size of what the connection has and has not sent yet. */
+  /** The size of the piece that was given to the connection and waits there. */
   let sendingBytes = 0;
   let ending = false;
   let drained: () => void = () => undefined;

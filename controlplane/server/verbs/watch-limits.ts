@@ -1,6 +1,6 @@
 /**
- * Limits what the client of one watch takes: it counts for the memory of all watches, with what waits for the client, and a
- * client that does not take what waits within the time of a request loses the watch. It can continue with another one.
+ * Limits the memory of one watch. The watch counts for the memory of all watches, and so do the events that wait for its
+ * client. A client that does not take them within the time of a request loses the watch, and can continue with another one.
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';

@@ -27,7 +27,10 @@ const MIN_DEFAULT_S = 1800;
 /** The time between the last bookmark of a watch and its end. */
 const LAST_BOOKMARK_MS = 2000;
 
-/** Handles a watch of a resource. A name in the path selects as a field selector does. */
+/**
+ * Handles a watch of a resource. Before the stream begins, it throws a 405 if the resource cannot be watched, a 406, the errors
+ * of the options (400 and 422), and `TooManyRequests` if the client's watches exceed a limit.
+ */
 export const watch: VerbHandler = async (request, rest, context) => {
   if (rest.watch === undefined)
     throw newMethodNotSupported({ group: rest.info.group, resource: rest.info.resource }, 'watch');
