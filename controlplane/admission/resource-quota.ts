@@ -187,9 +187,7 @@ async function charge(
       }
       return;
     }
-    throw newInternalError(
-      `the quotas of namespace ${namespace} changed during each of ${ATTEMPTS} attempts; try again`,
-    );
+    throw newInternalError(`the quotas of namespace ${namespace} changed in ${ATTEMPTS} attempts; try again`);
   } finally {
     // If another quota refuses the request, or an error ends it, the quotas that were already written get the charge back.
     refund([...written.values()].flat());
