@@ -241,8 +241,8 @@ function scopeOf(request: ApiRequest): string {
 }
 
 /**
- * Serves the metrics in the text format of Prometheus for every method but DELETE. In kube-apiserver, DELETE resets the metrics;
- * here it gets a 405.
+ * Serves the metrics in the text format of Prometheus for every method but DELETE. In kube-apiserver, DELETE resets the
+ * metrics; here it gets a 405.
  */
 export function installMetrics(paths: PathHandlers, registry: MetricsRegistry): void {
   paths.exact('/metrics', (request) => {

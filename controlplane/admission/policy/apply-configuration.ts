@@ -1,5 +1,5 @@
 /**
- * Checks the apply configuration that a mutating policy's expression returns: it must be an `Object{…}` with inner types named
+ * Checks the apply configuration that a mutating policy's expression returns: it must be an `Object{}` with inner types named
  * after their paths, its fields must be fields of the kind, and it must not contain parts of atomic fields.
  */
 import { isJsonObject } from '../../../api/meta/json-object.ts';

@@ -1,6 +1,6 @@
 /**
- * Defines the error of a request that exceeds a limit of the server: of priority and fairness, of requests in flight, of bodies,
- * of watches or of forwarded connections. The outermost filter responds with a 429 like that of kube-apiserver.
+ * Defines the error of a request that exceeds a limit of the server: of priority and fairness, of requests in flight, of
+ * bodies, of watches or of forwarded connections. The outermost filter responds with a 429 like that of kube-apiserver.
  */
 import type { ApiRequest } from '../request.ts';
 import { TEXT_TYPE } from '../../../api/http/media-types.ts';
