@@ -4,6 +4,7 @@
  * group.
  */
 import { isJsonObject } from '../../api/meta/json-object.ts';
+import { quoteText } from '../../api/meta/quote.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 
 /** The maximum number of resources and subresources of a version. */
@@ -18,13 +19,13 @@ type Listed = Readonly<Record<string, unknown>>;
 /** Converts an `APIResourceList` to rows; throws if it is invalid or too large. */
 export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
   const resources = isJsonObject(list) ? list['resources'] : undefined;
-  if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
+  if (!Array.isArray(resources)) throw new Error('the response is no list of resources');
   if (resources.length > MAX_RESOURCES)
-    throw new Error(`the answer has ${resources.length} resources; at most ${MAX_RESOURCES} are read`);
+    throw new Error(`the response has ${resources.length} resources; at most ${MAX_RESOURCES} are read`);
   const rows: ResourceInfo[] = [];
   const subresources = new Map<string, SubresourceInfo[]>();
   for (const one of resources as readonly unknown[]) {
-    if (!isJsonObject(one)) throw new Error('a resource of the answer is not an object');
+    if (!isJsonObject(one)) throw new Error('a resource of the response is not an object');
     const name = wordOf(one, 'name');
     const slash = name.indexOf('/');
     if (slash > 0) {
@@ -60,22 +61,30 @@ function rowOf(group: string, version: string, listed: Listed, resource: string)
   };
 }
 
+/** Returns how errors name a resource: by its name, if that is a text of the allowed length. */
+function shownName({ name }: Listed): string {
+  return typeof name === 'string' && name.length <= LONGEST_WORD ? `resource ${quoteText(name)}` : 'a resource';
+}
+
+/** Reads a text, which is `otherwise` if it is absent. Throws an error that names the resource and the field. */
 function wordOf(listed: Listed, field: string, otherwise = ''): string {
   const value = listed[field] ?? otherwise;
   if (typeof value !== 'string' || value.length > LONGEST_WORD)
-    throw new Error(`the ${field} of a resource is not a text of at most ${LONGEST_WORD} characters`);
+    throw new Error(`the ${field} of ${shownName(listed)} is not a text of at most ${LONGEST_WORD} characters`);
   return value;
 }
 
 /**
- * Reads a list of texts. Servers in Go send an empty list as `null`. Throws an error that names the field if it is no list or
- * has too many texts.
+ * Reads a list of texts. Servers in Go send an empty list as `null`. Throws an error that names the resource and the field if
+ * the value is no list, or has too many texts or too long ones.
  */
 function wordsOf(listed: Listed, field: string): readonly string[] {
   const value = listed[field] ?? [];
   const isList = (one: unknown): one is readonly string[] =>
     Array.isArray(one) && one.every((word) => typeof word === 'string' && word.length <= LONGEST_WORD);
   if (!isList(value) || value.length > MAX_WORDS)
-    throw new Error(`the ${field} of a resource are not a list of at most ${MAX_WORDS} texts`);
+    throw new Error(
+      `the ${field} of ${shownName(listed)} are not a list of at most ${MAX_WORDS} texts of ${LONGEST_WORD} characters`,
+    );
   return value;
 }

@@ -81,7 +81,8 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
       setHost: false,
       signal: request.signal,
     });
-    const timer = clock.after(ANSWER_TIMEOUT_MS, () => asked.destroy(new Error('the target did not answer in time')));
+    const late = `${origin.host}:${origin.port} did not respond within ${ANSWER_TIMEOUT_MS / 1000} s`;
+    const timer = clock.after(ANSWER_TIMEOUT_MS, () => asked.destroy(new Error(late)));
     asked.once('upgrade', (message, socket, head) => {
       timer.cancel();
       resolve({ message, socket, head });

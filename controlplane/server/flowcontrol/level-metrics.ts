@@ -61,20 +61,25 @@ function sampler(registry: MetricsRegistry, control: FlowControl): () => void {
     registry.histogram({ name: `apiserver_flowcontrol_${name}`, help, labels, buckets });
   const requests = histogram(
     'priority_level_request_utilization',
-    'Requests that wait (by room in the queues) or execute (by seats of the level).',
+    'Waiting requests divided by the room in the queues, or executing requests divided by the seats of the level.',
     ['phase', 'priority_level'],
     RATIOS,
   );
   const seats = histogram(
     'priority_level_seat_utilization',
-    'Seats in use by seats of the level.',
+    'Seats in use divided by the seats of the level.',
     ['phase', 'priority_level'],
     RATIOS,
   );
-  const demand = histogram('demand_seats', 'Demand by nominal seats.', ['priority_level'], DEMAND_RATIOS);
+  const demand = histogram(
+    'demand_seats',
+    'Demand for seats divided by the nominal seats of the level.',
+    ['priority_level'],
+    DEMAND_RATIOS,
+  );
   const kinds = histogram(
     'read_vs_write_current_requests',
-    'Requests that wait or execute, by the limit of their kind.',
+    'Waiting or executing requests of a kind divided by the seats of the server.',
     ['phase', 'request_kind'],
     RATIOS,
   );

@@ -75,7 +75,7 @@ function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue
     writeValue(writer, number, kind, value);
     return;
   }
-  if (!isJsonObject(value)) throw new TypeError('a document has a value where an object belongs');
+  if (!isJsonObject(value)) throw new TypeError('an OpenAPI document has a value where an object belongs');
   if (message.pairs !== undefined) {
     writePairs(writer, 1, message.pairs, value);
     return;
@@ -86,7 +86,7 @@ function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue
     if (spec !== undefined) writeField(writer, spec, member);
     else if (message.extensions !== undefined && name.startsWith('x-')) {
       writePairs(writer, message.extensions, 'any', { [name]: member });
-    } else throw new TypeError(`a document has the unknown member ${name}`);
+    } else throw new TypeError(`an OpenAPI document has the unknown member ${name}`);
   }
 }
 
@@ -99,7 +99,7 @@ function writeField(writer: ProtobufWriter, spec: FieldSpec, value: JsonValue): 
   const kind = spec.kind();
   if (spec.shape === 'one') writeValue(writer, spec.number, kind, value);
   else if (spec.shape === 'many') {
-    if (!Array.isArray(value)) throw new TypeError('a document has a value where a list belongs');
+    if (!Array.isArray(value)) throw new TypeError('an OpenAPI document has a value where a list belongs');
     for (const item of value.toReversed()) writeValue(writer, spec.number, kind, item);
   } else if (isJsonObject(value)) {
     const before = writer.length;

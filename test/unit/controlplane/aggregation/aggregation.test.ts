@@ -68,7 +68,7 @@ test('the resources of a backend become rows with their subresources', () => {
   assert.deepEqual(row.subresources, [
     { name: 'status', group: 'ext.io', version: 'v1', kind: 'Widget', verbs: ['update'] },
   ]);
-  assert.throws(() => rowsOf('ext.io', 'v1', { kind: 'Status' }), /no list of resources/);
+  assert.throws(() => rowsOf('ext.io', 'v1', { kind: 'Status' }), /the response is no list of resources/);
 });
 
 const hostileResources: readonly (readonly [string, unknown])[] = [
