@@ -1,6 +1,7 @@
 /**
- * NodeRestriction: limits what a kubelet may write beyond its authorization: its own Node (without labels and taints that
- * others decide), mirror pods of its own, status of its own pods, and tokens of their service accounts.
+ * NodeRestriction: limits what a kubelet may write beyond its authorization. It may write its own Node (without labels and
+ * taints that others decide), Lease, CSINode and ResourceSlices, its own mirror pods, the status and the eviction of its own
+ * pods, tokens and certificates of their service accounts, requests for its own certificates, and the status of claims.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/kinds/kinds.ts';
@@ -25,8 +26,8 @@ import { groupResourceName } from '../../api/meta/group-resource.ts';
 import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 /**
- * Creates the plugin NodeRestriction: limits what a user of the group `system:nodes` writes to its own Node and the pods on it.
- * `claims` records what the node claims for the pod network.
+ * Creates the plugin. It refuses a user of the group `system:nodes` with a 403, or with a 404 if the pod or the Node does not
+ * exist. `claims` records what the node claims for the pod network.
  */
 export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
   const podSource = listers.of(pods);

@@ -128,6 +128,7 @@ function dispatcher(options: HandlerOptions): Handler {
     const { info } = request;
     if (!info.isResource) return servePath(request, options.paths, router);
     if (router.serves(info)) return serve(request);
+    // A client may know that a custom resource is established before this server serves it.
     const settled = options.catalog.settled?.(info.group, info.resource);
     if (settled === undefined) return pageNotFound(request);
     return settled.then(() => (router.serves(info) ? serve(request) : pageNotFound(request)));

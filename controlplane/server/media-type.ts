@@ -49,6 +49,7 @@ export interface NegotiationScope {
   readonly protobuf: boolean;
   /** Whether a client may request a Table. */
   readonly table: boolean;
+  /** Whether the resource can be watched, and `now` if the request is a watch. */
   readonly watch: 'never' | 'possible' | 'now';
   /** Whether the route checks first, with a message of its own. Custom resources have no such routes. */
   readonly routeCheck: boolean;

@@ -1,6 +1,6 @@
 /**
- * Finds the handlers of paths other than those of resources: exact paths and prefixes, each with its methods. The verbs respond
- * to unknown paths of the API; the response to all others is `404 page not found`.
+ * Finds the handlers of paths other than those of resources, by exact paths and prefixes. The verbs respond to unknown paths of
+ * the API; the response to all others is `404 page not found`.
  */
 import { METRICS_HEADERS, METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
@@ -40,7 +40,7 @@ export class PathHandlers {
     return [...this.#exact.keys(), ...this.#listedTrees].sort();
   }
 
-  /** Returns the handler of a path: the exact one, or else the first whose prefix the path has. */
+  /** Returns the handler of a path: the exact one, or else that of the longest prefix. Returns `undefined` if there is none. */
   find(path: string): PathHandler | undefined {
     const bare = path.endsWith('/') ? path.slice(0, -1) : path;
     const exact = this.#exact.get(this.#services.has(bare) ? bare : path);
@@ -49,7 +49,7 @@ export class PathHandlers {
   }
 }
 
-/** Wraps a handler of a path that is only read. */
+/** Wraps a handler of a path that is only read. The result throws a 405 for every method but GET. */
 export function reading(handler: PathHandler): PathHandler {
   return (request) => {
     if (request.exchange.method !== 'GET') throw methodNotAllowed();

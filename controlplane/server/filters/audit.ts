@@ -10,7 +10,7 @@ export interface AuditSink {
   received(request: ApiRequest): void | Promise<void>;
 }
 
-/** Creates the filter. Without a sink, requests pass at no cost. */
+/** Creates the filter. It rejects with the error of the sink if a request cannot be recorded. */
 export function auditFilter(sink: AuditSink | undefined): Filter {
   if (sink === undefined) return (request, next) => next(request);
   return (request, next) => {

@@ -1,5 +1,5 @@
 /**
- * Is the outermost filter: it converts every error to a response, enforces the time limit of requests that are not
+ * Implements the outermost filter, which converts every error to a response, enforces the time limit of requests that are not
  * long-running, and records metrics of every request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';

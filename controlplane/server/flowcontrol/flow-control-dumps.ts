@@ -34,7 +34,7 @@ export function installFlowControlDumps(paths: PathHandlers, control: FlowContro
   );
 }
 
-/** Returns `undefined` if there is no dump with that name. */
+/** Returns the columns and the rows of a dump, or `undefined` if there is no dump with that name. */
 function dump(name: string, levels: readonly PriorityLevel[], query: URLSearchParams): readonly Row[] | undefined {
   if (name === 'dump_priority_levels') return [LEVEL_COLUMNS, ...levels.map(levelRow)];
   if (name === 'dump_queues') return [QUEUE_COLUMNS, ...levels.flatMap(queueRows)];

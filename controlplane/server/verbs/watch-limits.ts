@@ -17,7 +17,7 @@ interface WatchLimitsOptions {
   readonly requestTimeoutMs: number;
 }
 
-/** Created for each watch, and released at its end. */
+/** The limits of one watch, which are created when it begins and released at its end. */
 export class WatchLimits {
   readonly #options: WatchLimitsOptions;
   readonly #share: Share;
