@@ -54,6 +54,8 @@ interface RequestFlow {
   readonly level: { readonly uid: string };
 }
 
+/** The maximum size of a field manager that a User-Agent names. */
+const MAX_MANAGER_BYTES = 128;
 const NO_QUERY = new URLSearchParams();
 
 /** Leaves out the pairs that Go's net/url cannot read: those with semicolons or broken escapes. */
@@ -256,11 +258,18 @@ export class ApiRequest implements RequestContext {
 }
 
 /**
- * Returns the User-Agent up to its first slash, without characters that cannot be printed and truncated to 128 characters.
- * Returns `unknown` if nothing is left.
+ * Returns the User-Agent up to its first slash, without characters that cannot be printed, in at most 128 bytes. Returns
+ * `unknown` if nothing is left. Node.js decodes headers as Latin-1, but kube-apiserver reads this one as UTF-8.
  */
 function managerOf(userAgent: string): string {
-  const [name = ''] = userAgent.split('/', 1);
+  const [name = ''] = Buffer.from(userAgent, 'latin1').toString('utf8').split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');
-  return printable.slice(0, 128) || 'unknown';
+  let manager = '';
+  let bytes = 0;
+  for (const char of printable) {
+    bytes += Buffer.byteLength(char);
+    if (bytes > MAX_MANAGER_BYTES) break;
+    manager += char;
+  }
+  return manager === '' ? 'unknown' : manager;
 }
