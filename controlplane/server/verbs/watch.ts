@@ -45,17 +45,26 @@ export const watch: VerbHandler = async (request, rest, context) => {
   // A name in the path (`/watch/…/name`) selects like a field selector.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const release = context.watchSelectors.take(request.user.name, options);
+  try {
+    await limited({ request, rest, options, context, media, timeoutMs });
+  } finally {
+    release();
+  }
+};
+
+/** Counts the watch for the memory of all watches, and sends it. Throws `TooManyRequests` if there are too many. */
+async function limited(accepted: Omit<Stream, 'carrier' | 'limits'>): Promise<void> {
+  const { request, rest, context, media } = accepted;
   const limits = new WatchLimits(request, context);
   try {
     const carried = carrierOf(request, rest, media, context);
     const carrier = carried instanceof Promise ? await carried : carried;
     limits.carry(carrier);
-    await stream({ request, rest, options, carrier, limits, context, media, timeoutMs });
+    await stream({ ...accepted, carrier, limits });
   } finally {
     limits.release();
-    release();
   }
-};
+}
 
 function watchRequest(request: ApiRequest): ListRequest {
   const parsed = parseListOptions(request.query);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { everyField, parseFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { parseSelector } from '../../../../api/meta/selector-parser.ts';
 import { everything } from '../../../../api/meta/selector.ts';
@@ -45,36 +45,47 @@ describe('the selectors of open watches', () => {
   });
 });
 
+/** Starts a server of a resource whose watches end with their sinks. `open` resolves to the status of a watch. */
+async function servedWatches(t: TestContext, options: Parameters<typeof startFakeServer>[1]) {
+  const sinks: WatchSink[] = [];
+  const rest = {
+    info: fakeInfo('configmaps', 'ConfigMap'),
+    list: async () => assert.fail('not a list'),
+    watch: async (_request: unknown, _namespace: string, _options: unknown, sink: WatchSink): Promise<WatchHandle> => {
+      sinks.push(sink);
+      return { close: () => undefined, resume: () => undefined };
+    },
+  } as unknown as Rest;
+  const api = await startFakeServer(new FakeCatalog([rest]), options);
+  t.after(() => api.close());
+  const open = async (user: string, selector = long(888)): Promise<number> => {
+    const path = `/api/v1/namespaces/ns/configmaps?watch=true&labelSelector=${encodeURIComponent(selector)}`;
+    const stream = api.session.request({ ':path': path, authorization: `Bearer ${user}` });
+    const [headers] = (await once(stream.resume(), 'response')) as [Record<string, number>];
+    return headers[':status'] ?? 0;
+  };
+  const endFirst = async (): Promise<void> => {
+    sinks[0]?.onEnd();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { open, endFirst };
+}
+
 describe('a client that watches with a thousand requirements again and again', () => {
   it('is refused after fifty watches until some of them end; others are served', async (t) => {
-    const sinks: WatchSink[] = [];
-    const info = fakeInfo('configmaps', 'ConfigMap');
-    const rest = {
-      info,
-      list: async () => assert.fail('not a list'),
-      watch: async (
-        _request: unknown,
-        _namespace: string,
-        _options: unknown,
-        sink: WatchSink,
-      ): Promise<WatchHandle> => {
-        sinks.push(sink);
-        return { close: () => undefined, resume: () => undefined };
-      },
-    } as unknown as Rest;
-    const api = await startFakeServer(new FakeCatalog([rest]), {});
-    t.after(() => api.close());
-    const path = `/api/v1/namespaces/ns/configmaps?watch=true&labelSelector=${encodeURIComponent(long(888))}`;
-    const open = async (user: string): Promise<number> => {
-      const stream = api.session.request({ ':path': path, authorization: `Bearer ${user}` });
-      const [headers] = (await once(stream.resume(), 'response')) as [Record<string, number>];
-      return headers[':status'] ?? 0;
-    };
+    const { open, endFirst } = await servedWatches(t, {});
     for (let count = 0; count < 50; count++) assert.equal(await open('alice'), 200);
     assert.equal(await open('alice'), 429);
     assert.equal(await open('bob'), 200);
-    sinks[0]?.onEnd();
-    await new Promise((resolve) => setImmediate(resolve));
+    await endFirst();
+    assert.equal(await open('alice'), 200);
+  });
+
+  it('is not charged for watches that are refused for want of memory', async (t) => {
+    const { open, endFirst } = await servedWatches(t, { watchMemoryBytes: 20 * 1024 });
+    assert.equal(await open('alice', 'app=web'), 200);
+    for (let count = 0; count < 60; count++) assert.equal(await open('alice'), 429);
+    await endFirst();
     assert.equal(await open('alice'), 200);
   });
 });
