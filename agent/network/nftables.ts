@@ -10,12 +10,13 @@ const execute = promisify(execFile);
 const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 
 /**
- * The operations on tables of the host. They reject with what `nft` writes to standard error, and with ENOENT without the tool.
+ * The operations on tables of the host. All but `problem` reject with what `nft` writes to standard error, and with ENOENT
+ * without the tool.
  */
 export interface Nftables {
   /** Runs the script as one transaction. */
   run(script: string): Promise<void>;
-  /** Returns an empty string if the kernel accepts the script, else the reason. Changes nothing. */
+  /** Returns an empty string if `nft` and the kernel accept the script, else the reason. Changes nothing. Never rejects. */
   problem(script: string): Promise<string>;
   hasTable(table: string, type?: TableType): Promise<boolean>;
   /** Returns the addresses that expire, by the names of their sets. */

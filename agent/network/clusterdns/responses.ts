@@ -15,9 +15,11 @@ export interface Resolved {
 }
 
 const TTL_SECONDS = 5;
-/** The UDP size for a client without EDNS, and the largest UDP response to any client. */
+/** The maximum size of a UDP response to a client without EDNS. */
 const PLAIN_UDP_BYTES = 512;
-/** The size of UDP responses and the advertised EDNS buffer, as DNS flag day 2020 recommends to prevent fragments. */
+/**
+ * The maximum size of any UDP response, and the advertised EDNS buffer, as DNS flag day 2020 recommends to prevent fragments.
+ */
 export const MAX_UDP_BYTES = 1232;
 /** The size of the record OPT without options. */
 const OPTION_BYTES = 11;

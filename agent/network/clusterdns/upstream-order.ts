@@ -6,7 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 
 /** A server comes last after this many queries without an answer: a single one may be about a name that resolves slowly. */
 const MAX_FAILURES = 2;
-/** How long it comes last. Then one query tries it again. */
+/** How long such a server comes last. Then one query tries it again. */
 const LAST_MS = 10_000;
 /** The most servers that are remembered. */
 const MAX_SERVERS = 1000;

@@ -10,6 +10,7 @@
  */
 import type { Nftables } from '../nftables.ts';
 import { formatIp, type Ip, isLinkLocalUnicast, parseIp } from '../../../api/meta/ip-addresses.ts';
+import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The interface of a pod, as the host sees it. */
 export interface PodInterface {
@@ -33,7 +34,9 @@ const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 export function addressScript(table: string, interfaces: readonly PodInterface[], unbound: readonly number[]): string {
   const removal = `add table bridge ${table}\ndelete table bridge ${table}\n`;
   if (interfaces.length === 0) return removal;
-  if (!interfaces.every(({ mac }) => PLAIN_MAC.test(mac))) throw new Error('a port of a pod has an unusual address');
+  const malformed = interfaces.find(({ mac }) => !PLAIN_MAC.test(mac));
+  if (malformed !== undefined)
+    throw new Error(`the pod at the port ${malformed.port} has a malformed MAC address: ${quoteText(malformed.mac)}`);
   const verdicts = [
     ...interfaces.map(({ index }) => `${index} : goto port_${index}`),
     ...unbound.map((index) => `${index} : goto unbound`),

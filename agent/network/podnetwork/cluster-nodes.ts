@@ -93,7 +93,7 @@ const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10
 /** The most ranges that a node can have: one of each family. */
 const MAX_RANGES = 2;
 
-/** Returns the nodes that become peers, and the reason for each node that does not. */
+/** Returns the nodes that become peers, and the reason for each other node with pod ranges that does not. */
 export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peers {
   const taken: Claims = { ranges: [...own.ranges], addresses: [...own.hostAddresses] };
   const peers: Peer[] = [];
@@ -155,6 +155,7 @@ function recorded(claims: string): ReadonlyMap<string, string> {
   return new Map(pairs.flatMap(([claim = '', since = '']) => (since === '' ? [] : [[claim, since] as const])));
 }
 
+/** Returns the peer, or the reason for which the node does not become one. */
 function checkedPeer(
   node: ClusterNode,
   taken: Claims,
@@ -208,7 +209,9 @@ function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): st
   return range === undefined ? '' : `lies in the pod range ${formatCidr(range)}`;
 }
 
-/** Returns the key and the endpoint, which must be an address of the same node. */
+/**
+ * Returns the key and the endpoint; empty if the key is invalid or another node's, or the endpoint is no address of this node.
+ */
 function keyOf(
   { name, publicKey, endpoint }: ClusterNode,
   addresses: readonly Ip[],

@@ -74,13 +74,13 @@ export function cniConfiguration({ ranges, mtu, hairpin, addressDirectory }: Cni
   )}\n`;
 }
 
-/** Returns the configuration files of others. */
+/** Returns the names of the configuration files of other network plugins, sorted; none if the directory does not exist. */
 export async function foreignConfigurations({ configurationDirectory }: CniPlaces): Promise<readonly string[]> {
   const names = await readdir(configurationDirectory).catch(absent);
   return names.filter((name) => CONFIGURATION.test(name) && name !== CNI_FILE && !isLoopbackOnly(name)).sort();
 }
 
-/** Whether a file configures the loopback plugin alone, which is not a network. CRI-O installs such a file. */
+/** Whether the name is that of a file for the loopback plugin alone, which is not a network. CRI-O installs such a file. */
 const isLoopbackOnly = (name: string): boolean => name.includes('loopback');
 
 /** Returns the plugins that are in none of the directories. */
@@ -102,7 +102,7 @@ export async function missingPlugins({ pluginDirectories }: CniPlaces): Promise<
 /** Records in the agent's directory where its file is, for a removal without the container runtime. */
 const RECORD = 'cni-directory';
 
-/** Returns an empty string if there is no record. */
+/** Returns the directory that has the agent's configuration file according to the record; empty if there is no record. */
 export async function recordedDirectory(stateDirectory: string): Promise<string> {
   return (await readOwnFile(join(stateDirectory, RECORD)).catch(absentFile))?.trim() ?? '';
 }

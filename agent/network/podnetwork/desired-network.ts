@@ -135,7 +135,7 @@ export interface NetworkInputs {
   readonly keys?: WireguardKeys | undefined;
 }
 
-/** Returns the MTU of pods. */
+/** Returns the MTU of pods in bytes: that of the node's interface without what an encapsulated packet adds. */
 export function podMtu(mode: NetworkMode, uplink: Pick<Uplink, 'mtu' | 'address'>): number {
   return uplink.mtu - OVERHEAD[mode][uplink.address.family];
 }
@@ -164,7 +164,9 @@ export function desiredNetwork(inputs: NetworkInputs): {
   return { network, refusals };
 }
 
-/** Returns a locally administered unicast address. */
+/**
+ * Returns the MAC address of a node's VXLAN link: a locally administered unicast address, from a hash of its first pod range.
+ */
 export function tunnelMac(ranges: readonly Cidr[]): string {
   const [first] = ranges;
   const digest = createHash('sha256')

@@ -54,7 +54,10 @@ export class NodeRules {
     this.#guarded = '';
   }
 
-  /** Writes the rules. Docker masquerades and forwards for its own networks, so that a single host needs no rules with it. */
+  /**
+   * Writes the rules with iptables, or with nftables if iptables is not installed. Docker masquerades and forwards for its own
+   * networks: without peers, the rules are removed there. Rejects if a tool fails.
+   */
   async apply(
     ranges: readonly Cidr[],
     peers: readonly Peer[],
@@ -107,8 +110,8 @@ export class NodeRules {
   }
 
   /**
-   * Protects the port of the VXLAN tunnel, so that only nodes can send packets to it. Called before the link is created. Where
-   * nft does not work, the network works without this protection.
+   * Protects the port of the VXLAN tunnel, so that only nodes can send packets to it. Called before the link is created. Never
+   * rejects: where nft does not work, the network works without this protection, which is logged once.
    */
   async guard(peers: readonly Peer[]): Promise<void> {
     const { mode, port, nft, logger } = this.#options;

@@ -92,8 +92,8 @@ export function packetRules(inputs: RuleInputs): string {
 }
 
 /**
- * Drops packets with the address of a pod that do not arrive over the link of pods: a sender that reaches this host could
- * otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
+ * Returns the rules that drop packets with the address of a pod that do not arrive over the link of pods: a sender that reaches
+ * this host could otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
  * Pods may forge their source too (`NET_RAW`): with a tunnel, packets with the address of another node's pod that do not come
  * from the tunnel are not forwarded.
  */

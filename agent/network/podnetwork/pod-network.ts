@@ -55,7 +55,7 @@ export interface PodNetworkOptions extends NodeRulesOptions {
   /** Resolves to `undefined` if the runtime uses no CNI plugins. */
   readonly cniPlaces: () => Promise<CniPlaces | undefined>;
   readonly hairpin: boolean;
-  /** Keeps allocated addresses and the private key. */
+  /** The directory of the allocated addresses and of the private key. */
   readonly stateDirectory: string;
   /** How long a WireGuard key is used; 0 means for ever. */
   readonly keyLifetimeMs: number;
@@ -64,7 +64,7 @@ export interface PodNetworkOptions extends NodeRulesOptions {
   readonly prepareHost: (families: ReadonlySet<4 | 6>) => Promise<void>;
   /** Writes annotations of this node. */
   readonly publish: (annotations: Readonly<Record<string, string>>) => Promise<void>;
-  /** Removes everything from this host. */
+  /** Removes everything of the pod network from this host. */
   readonly removeAll: () => Promise<void>;
   readonly clock: Clock;
   /** Called when `problem` has changed. */
@@ -183,7 +183,10 @@ export class PodNetwork {
     return Math.max(0, Math.min(INSPECT_MS, this.#keysDueMs - clock.now()));
   }
 
-  /** Resolves to the interface of the first address of this node that is not loopback. */
+  /**
+   * Resolves to the interface of the first address of this node that is not loopback; `undefined` if the node has no such
+   * address or no interface has it.
+   */
   async #uplink(): Promise<Uplink | undefined> {
     const { nodeAddresses, host } = this.#options;
     const address = nodeAddresses()
@@ -192,7 +195,10 @@ export class PodNetwork {
     return address === undefined ? undefined : host.uplink(address);
   }
 
-  /** Returns whether the runtime uses the configuration of this agent. */
+  /**
+   * Writes the CNI configuration. Returns whether the runtime uses it: if another plugin has one, the agent removes its own
+   * with the rules and links, and if CNI plugins are missing, it sets the problem.
+   */
   async #provideCni(places: CniPlaces, ranges: readonly Cidr[], uplink: Uplink | undefined): Promise<boolean> {
     const { mode, hairpin, stateDirectory, logger } = this.#options;
     const foreign = await foreignConfigurations(places);
@@ -229,6 +235,10 @@ export class PodNetwork {
     this.#preparedFamilies = key;
   }
 
+  /**
+   * Applies the rules, the link and the routes to the pods of other nodes, and reports the nodes that are refused. Sets the
+   * problem and changes nothing if there are other nodes that this host cannot reach.
+   */
   async #connect(ranges: readonly Cidr[], uplink: Uplink | undefined, bridge: string): Promise<void> {
     const { mode, port, host, hostAddresses, clusterRanges, nodeName } = this.#options;
     const nodes = await this.#knownNodes();

@@ -35,7 +35,9 @@ const rangeOf = (cidr: Cidr): AddressRange => ({
   last: cidr.base + cidrSize(cidr) - 1n,
 });
 
-/** Returns the addresses of a block without the exceptions; none if the block is not a CIDR. */
+/**
+ * Returns the addresses of a block without the exceptions; none if the block is not a CIDR. Ignores exceptions that are not.
+ */
 export function blockRanges(block: { readonly cidr: string; readonly except?: readonly string[] }): AddressRange[] {
   const cidr = parseCidr(block.cidr);
   if (cidr === undefined) return [];

@@ -41,8 +41,8 @@ type Policy = PolicyInputs['policies'][number];
 /** The number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
 const MAX_RANGES = 200_000;
 /**
- * The most comparisons for the policies of one namespace: a few megabytes of policies could need any number.
- * A second of work, in slices.
+ * The maximum number of comparisons for the policies of one namespace, because a few megabytes of policies could need any
+ * number. This many take about a second, in slices.
  */
 const MAX_STEPS = 2_000_000;
 
@@ -56,7 +56,7 @@ export function compilePolicies(inputs: PolicyInputs, limits: Partial<CompileLim
   return inOneSlice(compileInSlices(inputs, { isSpent: false }, limits));
 }
 
-/** Compiles the policies to the rules of the local pods, within the limits. Yields when the slice is spent. */
+/** Compiles the policies to the profiles of the local pods, within the limits. Yields when the slice is spent. */
 export function* compileInSlices(
   inputs: PolicyInputs,
   slice: Pick<TimeSlice, 'isSpent'>,
@@ -86,7 +86,7 @@ const ISOLATED: Profile = { id: profileId([]), peers: [] };
 
 /**
  * Gives the namespaces up to `maxRanges` address ranges together. Those with the fewest ranges come first, so that no namespace
- * uses up the ranges of others.
+ * uses up the ranges of others. The isolated pods of the other namespaces are isolated completely, and listed in `tooLarge`.
  */
 function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<CompiledPolicies, 'refusedQueries'> {
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
@@ -120,7 +120,7 @@ function policyTypes(spec: PolicySpec): readonly string[] {
   return (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];
 }
 
-/** Rules that isolate one pod or several, and whose steps they are. */
+/** The rules of all policies that isolate a pod in one direction, and the budget of the steps of their compilation. */
 interface Task {
   readonly rules: readonly { readonly namespace: string; readonly rule: Rule }[];
   readonly direction: Direction;
@@ -150,7 +150,10 @@ class Compiler {
     this.#byNamespace = Map.groupBy(withSelector, ({ policy }) => policy.namespace);
   }
 
-  /** Returns `undefined` if no policy isolates the pod in this direction. */
+  /**
+   * Returns the profile of a pod in one direction, `undefined` if no policy isolates the pod in it, or `too-large` if the
+   * policies of the pod's namespace take too many steps.
+   */
   *profile(pod: PolicyPod, direction: Direction): Generator<void, Profile | 'too-large' | undefined, undefined> {
     const type = direction === 'ingress' ? 'Ingress' : 'Egress';
     const policies = (this.#byNamespace.get(pod.namespace) ?? [])

@@ -205,8 +205,9 @@ function untrackedChain(): string {
 }
 
 /**
- * Drops queries to the name server of the node by the address and the port that the pod has chosen: the service proxy has
- * translated them to a port of the node. It lets no other packets of pods to that port.
+ * Returns the sets and the chain that drop queries to the name server of the node; none if no queries are refused. The rules
+ * match the address and the port that the pod has chosen: the service proxy has translated them to a port of the node, and
+ * drops all other packets of pods to that port.
  */
 function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
   if (refusedQueries.length === 0) return [];

@@ -14,6 +14,7 @@ export class Budget {
     this.#left = steps;
   }
 
+  /** Counts steps. Throws `TooManySteps` if fewer are left. */
   readonly spend = (steps: number): void => {
     this.#left -= steps;
     if (this.#left < 0) throw new TooManySteps();

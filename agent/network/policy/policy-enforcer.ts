@@ -136,7 +136,7 @@ export class PolicyEnforcer {
     });
   }
 
-  /** Called when the pod's sandbox is gone. */
+  /** Called when the pod's sandbox is gone. Removes its rules, unless another pod has taken its name. */
   forget(pod: Pod): void {
     const key = namespacedName(pod);
     if (this.#local.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;

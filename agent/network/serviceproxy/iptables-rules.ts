@@ -42,8 +42,8 @@ export const ACCEPT_JUMPS: readonly Jump[] = [
 export const CHAIN_PREFIX = 'ORC-';
 
 /**
- * Lets translated connections pass the iptables rules of Docker, ufw and others that drop what they do not know. No rule of
- * another table can do that, so these are needed beside rules of services in nftables.
+ * Returns the rules that let translated connections pass the iptables rules of Docker, ufw and others that drop what they do
+ * not know. No rule of another table can do that, so these are needed beside rules of services in nftables.
  */
 export function acceptRules(masqueradeBit: number): string {
   return `*filter\n:ORC-ACCEPT - [0:0]\n${acceptLines(masqueradeBit).join('\n')}\nCOMMIT\n`;
@@ -152,7 +152,8 @@ const fromLoopback = ({ port }: NameServer, loopback: string): string =>
   `-A ORC-POSTROUTING -o lo -d ${loopback} -p udp -m udp --dport ${port} -m conntrack --ctstate DNAT -j SNAT --to-source ${loopback}`;
 
 /**
- * Redirects to the address of the interface on which the query arrived. Conntrack recognizes a response from that address.
+ * Returns the rules that redirect queries to the address of the interface on which they arrived. Conntrack recognizes a
+ * response from that address.
  */
 function redirects({ addresses, port }: NameServer): string[] {
   return addresses.flatMap((address) =>
@@ -231,7 +232,7 @@ class PortChains {
       );
   }
 
-  /** Adds the chain for traffic to node ports, external IPs and load balancer IPs. */
+  /** Adds the chain for traffic to node ports, external IPs and load balancer IPs, and returns its name. */
   #outside(port: ServicePort): string {
     const chain = chainName('EXT', port.id, port.protocol);
     if (!port.externalLocal) {
@@ -250,8 +251,8 @@ class PortChains {
   }
 
   /**
-   * Selects an endpoint at random with equal probability. With session affinity, the client's previous endpoint comes
-   * first.
+   * Adds the chain that selects an endpoint at random with equal probability, and returns its name. With session affinity, the
+   * client's previous endpoint comes first.
    */
   #balance(port: ServicePort, endpoints: readonly Endpoint[]): string {
     const chain = chainName(endpoints === port.cluster ? 'SVC' : 'SVL', port.id, port.protocol);
@@ -273,6 +274,7 @@ class PortChains {
     return chain;
   }
 
+  /** Adds the chain that translates traffic to an endpoint, and returns its name. */
   #endpoint(port: ServicePort, endpoint: Endpoint): string {
     const address = endpointText(endpoint);
     const chain = chainName('SEP', port.id, port.protocol, address);
@@ -288,8 +290,8 @@ class PortChains {
 }
 
 /**
- * Drops queries to the name server's port that were not sent to its cluster address, so that it is not an open
- * resolver.
+ * Returns the rules that drop queries to the name server's port that were not sent to its cluster address, so that it is not an
+ * open resolver.
  */
 function onlyBy({ port }: NameServer): string[] {
   return ['udp', 'tcp'].flatMap((protocol) => {
@@ -299,8 +301,9 @@ function onlyBy({ port }: NameServer): string[] {
 }
 
 /**
- * Rejects traffic to a port without endpoints, so that the client fails at once. If only this node lacks endpoints,
- * drops the traffic instead, so that the load balancer tries another node.
+ * Returns the rules that reject traffic to a port without endpoints, so that the client fails at once. If only this node lacks
+ * endpoints, they drop the traffic instead, so that the load balancer tries another node. They also drop what comes from
+ * outside of the source ranges.
  */
 function refusals(port: ServicePort, family: Family): string[] {
   const protocol = port.protocol.toLowerCase();

@@ -23,7 +23,9 @@ export interface PacketFilter {
   ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void>;
   /** Returns the table `filter` in the lines of `iptables-save`. Without a usable iptables there are none. */
   filterTable(family: Family): Promise<readonly string[]>;
-  /** Returns false if another process has removed the jumps. */
+  /**
+   * Returns false if another process has removed the jumps of PREROUTING or FORWARD, or has put rules before those of FORWARD.
+   */
   intact(family: Family): Promise<boolean>;
   /** Returns our chains of the nat table, including those of an agent that was killed. */
   chains(family: Family): Promise<Set<string>>;

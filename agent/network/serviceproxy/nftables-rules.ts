@@ -268,8 +268,8 @@ function addEndpoints(
 }
 
 /**
- * Selects an endpoint of the list at random with equal probability. With session affinity, the endpoint that the client used
- * before comes first.
+ * Returns the rules that select an endpoint of the list at random with equal probability. With session affinity, the endpoint
+ * that the client used before comes first.
  */
 function balancingRules(list: readonly Endpoint[], port: ServicePort, names: Names, family: Family): string[] {
   const { ip } = SYNTAX[family];

@@ -44,7 +44,7 @@ export interface RuleWriter {
    * one replaces all rules of the family. Changes need not be repeated after a failure.
    */
   write(settings: RuleSettings, changes: readonly PortChange[]): Promise<void>;
-  /** The state of the rules is not known, so that the next `write` replaces them. */
+  /** Called when the state of the rules is not known: the next `write` replaces them. */
   forget(family: Family): void;
   /** Returns false if another process has removed the rules. */
   intact(family: Family): Promise<boolean>;

@@ -119,7 +119,10 @@ export class ServiceProxy {
     this.#loop.wake();
   }
 
-  /** Takes the lock, follows the informers, applies changes and inspects the rules, as far as each is due. */
+  /**
+   * Takes the lock, follows the informers, applies changes and inspects the rules, as far as each is due. Resolves to the
+   * milliseconds until the next turn; `Infinity` if this host can have no rules.
+   */
   async #turn(signal: AbortSignal): Promise<number> {
     const { clock } = this.#options;
     if (this.#writer === undefined && !(await this.#chooseWriter())) return Infinity;
@@ -304,7 +307,10 @@ export class ServiceProxy {
     }
   }
 
-  /** Requests a sync if another process has removed the rules. Rules that cannot be read stay until the next inspection. */
+  /**
+   * Requests a sync, which writes all rules if another process has removed them. Rejects if the rules cannot be read; they stay
+   * until the next inspection then.
+   */
   async #inspect(): Promise<void> {
     const { clock } = this.#options;
     this.#inspectAtMs = clock.monotonic() + INSPECT_MS;

@@ -69,7 +69,7 @@ export class ServiceTable {
     this.#options = options;
   }
 
-  /** Recomputes these services, and those that claim the same addresses. Pauses after each service. */
+  /** Recomputes these services, and those that claim the same addresses. Yields after each service. */
   *update(keys: Iterable<string>): Generator<void, PortChange[]> {
     const affected = new Set<string>();
     for (const key of keys) {
@@ -148,6 +148,10 @@ export class ServiceTable {
     for (const address of externalOf(port)) leave(this.#external, address, key);
   }
 
+  /**
+   * Returns the ports of a service without the addresses and node ports that other services or the cluster have. A port whose
+   * cluster IP belongs to another service is left out.
+   */
   #granted(key: string): readonly ServicePort[] {
     const holds = (port: ServicePort, claim: string): boolean => {
       const claimants = this.#claimants.get(claim);

@@ -22,7 +22,10 @@ import type { PortChange } from './service-table.ts';
 /** Runs the tool with these arguments, and yields the lines of its output. Throws ENOENT if it is not installed. */
 export type Conntrack = (args: readonly string[]) => AsyncIterable<string>;
 
-/** Further groups of connections stay until the next change, because each costs a run of the tool. */
+/**
+ * The maximum number of deletions after a change, because each costs a run of the tool. Further entries stay until the next
+ * one.
+ */
 const MAX_DELETIONS = 2000;
 const TIMEOUT_MS = 10_000;
 
