@@ -10,10 +10,15 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { moveFile, syncTree } from '../../../api/machinery/replace-file.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
+import { ifMissing } from '../../files/beneath.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import type { DockerImages } from './images.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
+
+/** Returns the directory of an image's files. `root` has no symbolic links, because the engine reports mounts without them. */
+const directoryOf = (root: string, image: string): string =>
+  join(root, createHash('sha256').update(image).digest('hex'));
 
 /** Owns the extracted images. Callers that need the same image meanwhile share one extraction. */
 export class ImageVolumes {
@@ -28,7 +33,10 @@ export class ImageVolumes {
     this.#directory = join(rootDirectory, 'image-volumes');
   }
 
-  /** Turns an image mount into a bind mount of the extracted files. Returns other mounts unchanged. */
+  /**
+   * Turns an image mount into a bind mount of the extracted files. Returns other mounts unchanged. Throws `RuntimeError`
+   * `invalid` if the image does not have the sub-path, or if the sub-path leads out of the image.
+   */
   async bind({ image, imageSubPath = '', ...mount }: Mount): Promise<Mount> {
     if (image === undefined) return mount;
     let extracting = this.#running.get(image);
@@ -48,7 +56,9 @@ export class ImageVolumes {
 
   /** Called after the image was removed. Keeps the files while a container still mounts them. */
   async forget(image: string): Promise<void> {
-    const directory = this.#pathOf(image);
+    const root = await realpath(this.#directory).catch(ifMissing);
+    if (root === undefined) return;
+    const directory = directoryOf(root, image);
     const containers = await this.#client.call('list containers', () =>
       this.#client.docker.listContainers({ all: true }),
     );
@@ -58,13 +68,9 @@ export class ImageVolumes {
     if (!isUsed) await rm(directory, { recursive: true, force: true });
   }
 
-  #pathOf(image: string): string {
-    return join(this.#directory, createHash('sha256').update(image).digest('hex'));
-  }
-
   async #extracted(image: string): Promise<string> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    const directory = join(await realpath(this.#directory), createHash('sha256').update(image).digest('hex'));
+    const directory = directoryOf(await realpath(this.#directory), image);
     const isThere = await access(directory).then(
       () => true,
       () => false,

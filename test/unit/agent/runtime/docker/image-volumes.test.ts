@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -57,4 +58,25 @@ it('a sub-path that is a link of the image out of its files is refused, whatever
   for (const imageSubPath of ['absolute', 'relative', 'beside', 'inner/../absolute', 'absolute/passwd'])
     await assert.rejects(volumes.bind({ ...mount, imageSubPath }), /leads out of the image/, imageSubPath);
   assert.equal((await volumes.bind({ ...mount, imageSubPath: 'inside' })).hostPath, join(files, 'inner'));
+});
+
+it('the files of a removed image stay while a container mounts them, also below a root directory that is a link', async () => {
+  const directory = temporaryFolder();
+  const files = join(directory, 'real', 'image-volumes', createHash('sha256').update('sha256:1').digest('hex'));
+  await mkdir(files, { recursive: true });
+  await symlink('real', join(directory, 'link'));
+  let mounts = [{ Source: join(files, 'inner') }];
+  const docker = { listContainers: async () => [{ Mounts: mounts }] };
+  const client = { docker, call: (_what: string, work: () => Promise<unknown>) => work() } as unknown as DockerClient;
+  const volumes = new ImageVolumes(client, { emptiedLabels: async () => ({}) }, join(directory, 'link'));
+  await volumes.forget('sha256:1');
+  assert.ok(existsSync(files));
+  mounts = [];
+  await volumes.forget('sha256:1');
+  assert.ok(!existsSync(files));
+});
+
+it('an image is removed on a node on which no container has mounted an image', async () => {
+  const volumes = new ImageVolumes({} as DockerClient, { emptiedLabels: async () => ({}) }, temporaryFolder());
+  await assert.doesNotReject(volumes.forget('sha256:1'));
 });
