@@ -138,41 +138,46 @@ function isOver(seen: Seen | undefined): boolean {
   return seen.sandbox ? seen.state !== CRI.sandboxReady : CRI.containerStates[seen.state] !== 'running';
 }
 
+/** Lists and reports the differences until the signal aborts. Rejects if the runtime cannot be listed. */
 async function compareLists(
   { client, clock, logger, onOwnChange }: CriEventsDeps,
   signal: AbortSignal,
   onEvent: (event: RuntimeEvent) => void,
   onDisconnect: () => void,
 ): Promise<void> {
-  let stirred = false;
+  let isListDue = false;
   let wake = new AbortController();
-  let flowing = true;
+  let hasExitEvents = true;
   /** Containers and sandboxes that have exited according to an event, but still run according to the lists. */
   const awaited = new Set<string>();
   let lists = 0;
-  const stir = (): void => {
-    stirred = true;
+  const requestList = (): void => {
+    isListDue = true;
     wake.abort();
   };
   const ended = new AbortController();
-  const exits = client
-    .containerdExits(AbortSignal.any([signal, ended.signal]), (id) => {
-      awaited.add(id);
-      lists = 0;
-      stir();
-    })
-    .catch((error: unknown) => {
-      flowing = false;
-      stir();
-      logger.debug({ err: error }, 'The container runtime has no event stream, polling every second');
-    });
+  const either = AbortSignal.any([signal, ended.signal]);
+  const onExitsEnd = (error?: unknown): void => {
+    if (either.aborted) return;
+    hasExitEvents = false;
+    requestList();
+    logger.debug({ err: error }, 'The container runtime has no event stream, polling every second');
+  };
+  const onExit = (id: string): void => {
+    awaited.add(id);
+    lists = 0;
+    requestList();
+  };
+  // A stream that the runtime ends without an error brings no further exits either.
+  const exits = client.containerdExits(either, onExit).then(() => onExitsEnd(), onExitsEnd);
   let view: Map<string, Seen> | undefined;
   const stopListening = onOwnChange((begun) => {
     const previous = begun === undefined ? undefined : view?.get(begun.id);
     // A start is reported without a list request only for a container that is new or was created. All other changes
     // need a list.
     const isNews = previous === undefined || CRI.containerStates[previous.state] === 'created';
-    if (begun === undefined || view === undefined || !flowing || !isNews || awaited.has(begun.id)) return stir();
+    if (begun === undefined || view === undefined || !hasExitEvents || !isNews || awaited.has(begun.id))
+      return requestList();
     const { id, podUid, sandbox } = begun;
     view.set(id, { podUid, sandbox, state: sandbox ? CRI.sandboxReady : RUNNING });
     if (!sandbox && previous === undefined) onEvent({ type: 'created', podUid, containerId: id });
@@ -182,14 +187,14 @@ async function compareLists(
     view = await listStates(client);
     onDisconnect();
     while (!signal.aborted) {
-      if (!stirred) {
+      if (!isListDue) {
         wake = new AbortController();
-        const waitMs = awaited.size > 0 ? (LIST_AGAIN_MS[lists++] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
+        const waitMs = awaited.size > 0 ? (LIST_AGAIN_MS[lists++] ?? 0) : hasExitEvents ? QUIET_POLL_MS : POLL_MS;
         await pause(clock, waitMs, AbortSignal.any([signal, wake.signal]));
       }
-      if (stirred) await pause(clock, GATHER_MS, signal);
+      if (isListDue) await pause(clock, GATHER_MS, signal);
       if (signal.aborted) return;
-      stirred = false;
+      isListDue = false;
       const next = await listStates(client);
       const found = changes(view, next);
       view = next;

@@ -47,6 +47,7 @@ describe('events of a runtime without container events', () => {
       lists: 0,
       container: running,
       exit: (_id: string): void => undefined,
+      endExits: (): void => undefined,
       own: (_begun?: Begun): void => undefined,
     };
     const answers: Readonly<Record<string, () => object>> = {
@@ -63,7 +64,10 @@ describe('events of a runtime without container events', () => {
       containerdExits(signal: AbortSignal, onExit: (id: string) => void) {
         if (!containerd) return Promise.reject(unsupported);
         state.exit = onExit;
-        return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+        return new Promise<void>((resolve) => {
+          state.endExits = resolve;
+          signal.addEventListener('abort', () => resolve(), { once: true });
+        });
       },
     } as unknown as CriClient;
     const onOwnChange = (listener: (begun?: Begun) => void): (() => void) => {
@@ -142,6 +146,16 @@ describe('events of a runtime without container events', () => {
     state.own({ id: 'b', podUid: 'pod', sandbox: false });
     await clock.advance(5);
     assert.equal(state.lists, 1);
+    await end();
+  });
+
+  it('polls every second after containerd has ended the stream of exit events without an error', async () => {
+    const { clock, state, reported, end } = await follow(true);
+    state.endExits();
+    await clock.advance(50);
+    state.container = exited;
+    await clock.advance(1_500);
+    assert.deepEqual(reported, ['stopped a']);
     await end();
   });
 
