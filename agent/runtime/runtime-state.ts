@@ -51,7 +51,9 @@ export class RuntimeState {
     await periodically(() => this.check(), { clock, periodMs: INTERVAL_MS, signal, onError });
   }
 
-  /** Asks the runtime for its conditions once. */
+  /**
+   * Requests the conditions of the runtime once. A failure is part of the result; `onChange` is called if the result changed.
+   */
   async check(): Promise<void> {
     const { runtime, clock, logger, onChange } = this.#options;
     const before = this.#runtimeMessage + this.#networkMessage;
@@ -71,8 +73,7 @@ export class RuntimeState {
       this.#runtimeMessage = (error as Error).message;
     }
     if (this.#runtimeMessage + this.#networkMessage === before) return;
-    if (this.#runtimeMessage !== '')
-      logger.warn({ err: this.#runtimeMessage }, 'The container runtime is not responding');
+    if (this.#runtimeMessage !== '') logger.warn({ err: this.#runtimeMessage }, 'The container runtime is not ready');
     onChange();
   }
 }

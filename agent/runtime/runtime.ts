@@ -33,7 +33,10 @@ export class RuntimeError extends Error {
   }
 }
 
-/** A port of the host that leads to a container. An empty `hostIp` stands for all addresses. */
+/**
+ * A port of a container, and the port of the host that leads to it. A `hostPort` of 0 means no port of the host. An empty
+ * `hostIp` stands for all addresses.
+ */
 export interface PortMapping {
   readonly protocol: 'TCP' | 'UDP' | 'SCTP';
   readonly containerPort: number;
@@ -272,7 +275,7 @@ export interface PodNetworkSettings {
   readonly mtu?: number | undefined;
 }
 
-/** The result of a command. `outputBytes` is all that the runtime has sent, of which the output has the beginning. */
+/** The result of a command. `outputBytes` counts all bytes that the runtime sent; `stdout` and `stderr` may have fewer. */
 interface CommandResult {
   readonly exitCode: number;
   readonly stdout: Buffer;
@@ -318,11 +321,14 @@ export interface Runtime {
   reopenLog(id: ContainerId): Promise<void>;
   /**
    * Writes the container's state into an archive while the container keeps running. A timeout of 0 means the runtime's
-   * own timeout.
+   * own timeout. Throws `RuntimeError('unsupported')` if the runtime cannot do it.
    */
   checkpoint(id: ContainerId, archive: string, options: { readonly timeoutSeconds: number }): Promise<void>;
 
-  /** Resolves to the exit code, and `maxOutputBytes` of each stream. Throws `RuntimeError('timeout')` after the timeout. */
+  /**
+   * Resolves to the exit code, and at most `maxOutputBytes` of each stream. Throws `RuntimeError('timeout')` after the timeout;
+   * a timeout of 0 means none.
+   */
   execSync(
     id: ContainerId,
     command: readonly string[],
@@ -338,6 +344,7 @@ export interface Runtime {
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
 
   listImages(): Promise<readonly ImageInfo[]>;
+  /** Resolves to `undefined` if the runtime does not have the image. */
   imageStatus(reference: string): Promise<ImageInfo | undefined>;
   /** Resolves to the image's id. Callers only log the progress. */
   pullImage(

@@ -65,7 +65,7 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
   return { user: value.user ?? '', role: value.role ?? '', type: value.type ?? '', level: value.level ?? '' };
 }
 
-/** Returns the request of RunPodSandbox. */
+/** Returns the configuration of a sandbox, as the requests RunPodSandbox and CreateContainer contain it. */
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
   return given<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
@@ -149,7 +149,7 @@ function mountMessage(mount: Mount, namespaces: NamespaceOptions): Outgoing<'Mou
   });
 }
 
-/** Returns the request of CreateContainer. */
+/** Returns the configuration of a container in the request CreateContainer. An unknown stop signal is the runtime's default. */
 export function containerMessage(config: ContainerConfig): Outgoing<'ContainerConfig'> {
   return {
     metadata: { name: config.name, attempt: config.attempt },

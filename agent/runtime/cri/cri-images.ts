@@ -54,7 +54,7 @@ export class CriImages {
       },
       { timeoutMs: 0, signal: options.signal },
     );
-    // Each list of images has their users.
+    // Every list of images contains the user that each image names, so a faulty image is removed.
     const image = await this.status(imageRef);
     const fault = image === undefined ? '' : imageFault(image);
     if (fault !== '') {
@@ -69,7 +69,7 @@ export class CriImages {
     await unlessGone(this.#options.client.call('removeImage', { image: { image: reference } }));
   }
 
-  /** Imports an archive and returns its references, once the runtime lists them. */
+  /** Imports an archive and returns its references. Waits about eight seconds for the runtime to list each of them. */
   async load(archive: string, signal: AbortSignal): Promise<readonly string[]> {
     const { runtimeName, endpoint, clock } = this.#options;
     const references = await importArchive(runtimeName, endpoint, archive);

@@ -126,7 +126,7 @@ class CriRuntime implements Runtime {
 
   /**
    * Reads the cgroup driver from the verbose status. containerd before 2.0 has no call for it and shows its whole
-   * configuration there.
+   * configuration there. Resolves to `undefined` if the status has no configuration.
    */
   async #configuredDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
     const { info } = await this.#client.call('status', { verbose: true });
@@ -185,7 +185,7 @@ class CriRuntime implements Runtime {
 
   async sandboxProcess(id: SandboxId): Promise<number> {
     const { info } = await this.#client.call('podSandboxStatus', { podSandboxId: id, verbose: true });
-    // containerd and CRI-O show it there; the specification leaves the contents to the runtime.
+    // containerd and CRI-O show the process in `info`, whose contents the specification leaves to the runtime.
     const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };
     return typeof pid === 'number' ? pid : 0;
   }
@@ -275,7 +275,7 @@ class CriRuntime implements Runtime {
     command: readonly string[],
     options: Parameters<Runtime['execSync']>[2],
   ): ReturnType<Runtime['execSync']> {
-    // CRI accepts whole seconds only. The exact timeout is the deadline of the call.
+    // CRI accepts whole seconds only. The runtime ends the command, so the deadline of the call is later; 0 means none.
     const timeout = Math.ceil(options.timeoutMs / 1000);
     const result = await this.#client.call(
       'execSync',
@@ -361,6 +361,7 @@ class CriRuntime implements Runtime {
     return followCriEvents({ client: this.#client, clock, logger, onOwnChange }, either, onEvent, onDisconnect);
   }
 
+  /** Drops the cached status of a container or sandbox, and notifies the listeners that the lists have changed. */
   #changed(id: string, begun?: Omit<Begun, 'id'>): void {
     this.#states.forget(id);
     for (const listener of this.#listeners) listener(begun === undefined ? undefined : { id, ...begun });

@@ -117,9 +117,9 @@ export class CriStates {
   }
 
   /**
-   * Requests the status. The runtime learns of the exit and of the OOM kill through separate events, and does not wait
-   * for the second. After a SIGKILL that the agent did not send, this function retries a few times until the reason is
-   * `OOMKilled`.
+   * Requests the status; `null` if the runtime's response has none. The runtime learns of the exit and of the OOM kill through
+   * separate events, and does not wait for the second. After a SIGKILL that the agent did not send, this function retries a few
+   * times until the reason is `OOMKilled`.
    */
   async #requestStatus(id: string): Promise<Incoming<'ContainerStatus'> | null> {
     let { status } = await this.#client.call('containerStatus', { containerId: id });

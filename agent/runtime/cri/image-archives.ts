@@ -7,7 +7,8 @@ import { archiveReferences } from '../images/archive-check.ts';
 import { RuntimeError } from '../runtime.ts';
 
 /**
- * Resolves to the names of the images. Rejects with what the tool writes to standard error, or with ENOENT without the tool.
+ * Resolves to the names of the images. Rejects if the archive is invalid. Rejects with a `RuntimeError` that has the text of
+ * the tool's standard error, or `unsupported` if the tool is not installed.
  */
 export async function importArchive(
   runtimeName: string,

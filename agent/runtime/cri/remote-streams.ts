@@ -70,7 +70,8 @@ function readToTheEnd(socket: Duplex): void {
 }
 
 /**
- * Resolves to the exit code when the command has exited, its output is written and the runtime has reported the result.
+ * Resolves to the exit code when the command has exited, its output is written and the runtime has reported the result. Rejects
+ * with a `RuntimeError` if the signal aborts, the command does not read its input, or the runtime reports no exit code.
  */
 export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock): Promise<number> {
   const connection = await dial(url, COMMAND_PROTOCOL, io.signal);

@@ -37,7 +37,8 @@ export class ContainerCreation {
   }
 
   /**
-   * Creates a sandbox and does not start it. Without a network it uses the host's. Brings the sandbox image if it is missing.
+   * Creates a sandbox and does not start it. Without a network it uses the host's. Builds or pulls the sandbox image if it is
+   * missing.
    */
   async sandbox(config: SandboxConfig, { network }: { readonly network: string | undefined }): Promise<SandboxId> {
     const { instance, clock, sandboxImage, facts } = this.#options;
@@ -115,7 +116,10 @@ export class ContainerCreation {
     return path;
   }
 
-  /** Returns what the engine takes: Docker the contents of the profile, Podman its path. */
+  /**
+   * Returns what the engine takes: Docker the contents of the profile, Podman its path. Throws `RuntimeError` `invalid` if the
+   * profile cannot be read.
+   */
   async #seccompProfile(path: string): Promise<string> {
     try {
       const contents = await readFile(path, 'utf8');

@@ -31,7 +31,7 @@ export async function stopContainer(client: DockerClient, id: string, gracePerio
 /**
  * Waits until the engine's container list shows a container's exit. The engine sends the exit event before it updates the list,
  * but does both under the container's lock. An inspection takes the same lock, so after an inspection the list is up to date. A
- * container that hangs delays only its own event.
+ * container that hangs delays only its own event. Never rejects: a failed inspection is logged.
  */
 export async function exitListed(client: DockerClient, logger: Logger, id: string): Promise<void> {
   try {

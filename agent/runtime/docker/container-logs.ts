@@ -1,6 +1,6 @@
 /**
  * Owns the CRI log writers, one per container whose output is not complete yet. The Docker runtime starts a writer when it
- * starts a container, and again for every running container when the agent starts.
+ * starts a container, and again for every container when the agent starts.
  */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -29,7 +29,7 @@ export class ContainerLogs {
 
   /**
    * Starts a writer that appends to the log file named in the container's labels. Does nothing if the container no longer
-   * exists.
+   * exists, has no such label or has a writer.
    */
   async write(id: string): Promise<void> {
     const found = await this.#inspect(id);
@@ -77,7 +77,7 @@ export class ContainerLogs {
     await this.#writers.get(id)?.reopen();
   }
 
-  /** Resolves when the whole output is in the log file, or after `SETTLE_MS`. */
+  /** Resolves when the whole output is in the log file, or after `SETTLE_MS`; at once if the container has no writer. */
   async settled(id: string): Promise<void> {
     const writer = this.#writers.get(id);
     if (writer === undefined) return;

@@ -112,7 +112,10 @@ function checkListed({ name, command, args, mounts }: ContainerConfig): void {
     );
 }
 
-/** Returns the options of one container of the sandbox. Throws a `RuntimeError` for a container with a command of megabytes. */
+/**
+ * Returns the options of one container of the sandbox. Throws a `RuntimeError`: `invalid` if its command, arguments and mounts
+ * are too long together, `unsupported` for a recursive read-only mount that the engine does not have.
+ */
 export function containerCreateOptions(
   sandbox: SandboxConfig,
   config: ContainerConfig,

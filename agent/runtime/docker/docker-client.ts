@@ -23,7 +23,7 @@ export interface DockerClient {
   call<T>(what: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
 }
 
-/** Accepts `unix:///path`, a path, or `tcp://host:port`. */
+/** Returns a client of the engine at `unix:///path`, a path, or `tcp://host:port`. Does not connect yet. */
 export function createDockerClient(endpoint: string, clock: Clock): DockerClient {
   const docker = new Docker(connectOptions(endpoint));
   const expiry = new AsyncLocalStorage<AbortSignal>();
@@ -132,7 +132,7 @@ export function isCode(error: unknown, ...codes: readonly RuntimeErrorCode[]): b
   return error instanceof RuntimeError && codes.includes(error.code);
 }
 
-/** Ignores the error that the object to remove does not exist or is being removed. */
+/** Ignores the errors that the object does not exist (404), or that the container to stop does not run (304). */
 export async function unlessGone(run: Promise<unknown>): Promise<void> {
   try {
     await run;

@@ -127,7 +127,7 @@ class DockerRuntime implements Runtime {
   }
 
   async conditions(): Promise<readonly RuntimeCondition[]> {
-    const well = { ready: true, reason: '', message: '' };
+    const healthy = { ready: true, reason: '', message: '' };
     try {
       await this.#client.call('ping', () => this.#client.docker.ping(), { timeoutMs: 10_000 });
     } catch (error) {
@@ -136,23 +136,23 @@ class DockerRuntime implements Runtime {
       this.#engine.forget();
       return [
         { type: 'RuntimeReady', ready: false, reason: 'DockerDaemonNotReady', message },
-        { type: 'NetworkReady', ...well },
+        { type: 'NetworkReady', ...healthy },
       ];
     }
     // `PodNetwork` keeps the message of the error, which the NetworkReady condition then has.
     await this.#network.ensure().catch(() => undefined);
     const { problem } = this.#network;
     return [
-      { type: 'RuntimeReady', ...well },
+      { type: 'RuntimeReady', ...healthy },
       problem === ''
-        ? { type: 'NetworkReady', ...well }
+        ? { type: 'NetworkReady', ...healthy }
         : { type: 'NetworkReady', ready: false, reason: 'NetworkPluginNotReady', message: `docker: ${problem}` },
     ];
   }
 
   /**
-   * Resolves to the features of the engine. It has user namespaces for all containers or for none, and always adds the
-   * supplemental groups of the image.
+   * Resolves to the features of the engine. The engine has user namespaces for all containers or for none, so pods cannot have
+   * their own. It always adds the supplemental groups of the image.
    */
   async features(): Promise<RuntimeFeatures> {
     const info = await this.#engine.info();
@@ -183,6 +183,7 @@ class DockerRuntime implements Runtime {
       await this.#client.call('start sandbox', () => this.#client.docker.getContainer(id).start());
       if (!onNode && this.#options.hairpin === true) await this.#network.openHairpins();
     } catch (error) {
+      // The engine no longer has the pod network. The next sandbox creates it.
       if (isCode(error, 'not-found')) this.#network.forget();
       await this.removeSandbox(id).catch((cause: unknown) =>
         this.#options.logger.warn({ err: cause, id }, 'Cannot remove a sandbox that did not start'),
@@ -253,6 +254,7 @@ class DockerRuntime implements Runtime {
         ),
       );
     } catch (error) {
+      // An earlier request is still removing the container.
       if (!(error instanceof RuntimeError && /is already in progress/i.test(error.message))) throw error;
     } finally {
       this.#states.forget(id);
@@ -372,7 +374,10 @@ class DockerRuntime implements Runtime {
     });
   }
 
-  /** Stops the log writers, and removes the pod network if it carries no pods. Containers keep running. */
+  /**
+   * Stops the log writers, and removes the pod network if no sandbox exists. Containers keep running. A network that cannot be
+   * removed is logged.
+   */
   async close(): Promise<void> {
     await this.#logs.close();
     try {

@@ -1,6 +1,6 @@
 /**
- * Lists, inspects, pulls, loads and removes images in Docker. Pull progress is logged. An error inside the progress stream
- * fails the pull.
+ * Lists, inspects, pulls, loads and removes images in Docker. Pull progress goes to the caller. An error inside the progress
+ * stream fails the pull.
  */
 import { createReadStream } from 'node:fs';
 import type { ImageInspectInfo } from 'dockerode';
@@ -14,7 +14,7 @@ import { PullProgress } from './pull-progress.ts';
 /** The maximum number of characters of the labels that a container inherits from its image. */
 const LONGEST_LABELS = 64 << 10;
 
-/** Lists, pulls and removes the images of a Docker Engine. Methods throw `RuntimeError`s. */
+/** Owns the cache of digest references. Methods throw `RuntimeError`s. */
 export class DockerImages {
   readonly #client: DockerClient;
   /** Digest references by image id. Cleared whenever images change. */
@@ -83,7 +83,7 @@ export class DockerImages {
     throw faultyImage(reference, fault);
   }
 
-  /** Returns `repo@sha256:…` if the engine knows the digest, else the image id. */
+  /** Returns `repo@sha256:…` if the engine knows the digest, else the image id. Never rejects. */
   reference(id: string): Promise<string> {
     let known = this.#refs.get(id);
     if (known === undefined) {

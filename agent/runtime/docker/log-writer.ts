@@ -2,7 +2,7 @@
  * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`) by following the engine's own log. After a restart
  * of the agent, the writer continues after the last line in the file. It resumes an interrupted stream in the same way.
  *
- * There is one writer per container. Its memory is bounded by one chunk and one incomplete line header.
+ * There is one writer per container. Its memory is bounded by one chunk and one incomplete entry.
  */
 import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
@@ -42,14 +42,14 @@ interface Position {
   readonly count: number;
 }
 
-/** Writes one log. `finished` resolves when the output of the container is complete in the file. */
+/** Writes one log, from its construction on. */
 export class LogWriter {
   readonly #source: LogSource;
   readonly #deps: LogWriterDeps;
   readonly #abort = new AbortController();
   #file: FileHandle | undefined;
   #appending: Promise<unknown> = Promise.resolve();
-  /** Resolves when the container's whole output is in the file, or after `close`. */
+  /** Resolves when the container's whole output is in the file, after `close`, or after a failure, which is logged. */
   readonly finished: Promise<void>;
 
   constructor(source: LogSource, deps: LogWriterDeps) {
@@ -64,12 +64,15 @@ export class LogWriter {
     });
   }
 
-  /** Called after the log file was renamed. Creates a new file at once and writes all further output to it. */
+  /**
+   * Called after the log file was renamed. Creates a new file at once and writes all further output to it. Does nothing if the
+   * writer has no open file. Rejects if the new file cannot be opened.
+   */
   async reopen(): Promise<void> {
     const moved = this.#file;
     if (moved === undefined) return;
     const next = await openLog(this.#source.logPath, APPEND, 0o640);
-    // The container ended meanwhile, and its file is closed.
+    // The writer finished meanwhile and closed its file, or another call has reopened it.
     if (this.#file !== moved) {
       await next.close();
       return;

@@ -62,7 +62,10 @@ export class PodNetwork {
     this.#ready = undefined;
   }
 
-  /** Creates the network if it does not exist. Concurrent callers share one attempt. */
+  /**
+   * Creates the network if it does not exist, and recreates one without pods if its subnet is not the pod CIDR. Concurrent
+   * callers share one attempt. Rejects with `unavailable` while no pod CIDR is assigned, and if the engine fails.
+   */
   async ensure(): Promise<void> {
     this.#ready ??= this.#make();
     try {
@@ -135,7 +138,7 @@ export class PodNetwork {
   }
 
   /**
-   * Removes the network after the last pod terminated, so that its addresses are free for others. The next use creates it
+   * Removes the network unless a container is in it, so that its addresses are free for others. The next use creates it
    * again.
    */
   async release(): Promise<void> {

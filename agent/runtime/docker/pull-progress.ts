@@ -10,7 +10,7 @@ import { RuntimeError } from '../runtime.ts';
 const STALLED_AFTER_MS = 30 * 60_000;
 /** Fewer bytes than these, for all layers together, are no progress. */
 const PROGRESS_BYTES = 64 << 10;
-/** An image that Docker accepts has at most 127 layers, each with fewer than ten states. */
+/** The maximum number of states that are remembered. An image for Docker has at most 127 layers, each with fewer than ten. */
 const MAX_STATES = 10_000;
 
 /** A line of progress, as far as it is read here. Nothing of it has been validated. */
@@ -39,6 +39,7 @@ export class PullProgress {
     return this.#stalled.signal;
   }
 
+  /** Restarts the time when a line of progress has a new state of a layer, or completes another `PROGRESS_BYTES`. */
   observe({ id, status, progressDetail }: ReportedProgress): void {
     const state = `${String(id)} ${String(status)}`;
     const { current } = (progressDetail ?? {}) as { readonly current?: unknown };

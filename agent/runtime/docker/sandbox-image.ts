@@ -22,7 +22,7 @@ export class SandboxImage {
     this.#logger = logger;
   }
 
-  /** Throws the same `RuntimeError` as a pull. */
+  /** Builds and loads the image, or pulls it. Rejects with the `RuntimeError` of the load or the pull. */
   bring(signal: AbortSignal): Promise<void> {
     this.#providing ??= this.#provide(signal).finally(() => {
       this.#providing = undefined;

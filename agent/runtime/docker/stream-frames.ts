@@ -39,7 +39,10 @@ export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator
 
 type Hijacked = NodeJS.ReadWriteStream & AsyncIterable<Buffer> & { destroy(error?: Error): void };
 
-/** Copies the streams of an exec or attach connection until the process's output ends or the caller aborts. */
+/**
+ * Copies the streams of an exec or attach connection until the process's output ends or the caller aborts. Rejects if the
+ * connection or a write fails.
+ */
 export async function carryStreams(connection: NodeJS.ReadWriteStream, io: StreamIo): Promise<void> {
   const hijacked = connection as Hijacked;
   const stop = (): void => hijacked.destroy();

@@ -46,7 +46,10 @@ interface CredentialProviderConfig {
   readonly hash: string;
 }
 
-/** Reads the configuration file. Throws `ConfigurationError` with one line for each mistake. */
+/**
+ * Reads the file, or the files of the directory. Throws `ConfigurationError` with one line for each mistake, and if nothing can
+ * be read there.
+ */
 export async function readCredentialProviders(path: string): Promise<CredentialProviderConfig> {
   const providers: CredentialProvider[] = [];
   const problems: string[] = [];

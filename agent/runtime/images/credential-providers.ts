@@ -82,7 +82,9 @@ export class CredentialProviders {
     }
   }
 
-  /** Returns the plugins' credentials for the image, in the order of the attempts. */
+  /**
+   * Returns the plugins' credentials for the image, in the order of the attempts. A plugin that fails is logged and skipped.
+   */
   async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
     const { registry, repository } = parseImageReference(image);
     const target = `${registry}/${repository}`;
@@ -148,7 +150,10 @@ export class CredentialProviders {
     for (const [key, { expiresAtMs }] of this.#kept) if (expiresAtMs <= now) this.#kept.delete(key);
   }
 
-  /** Returns `undefined` if the plugin does not serve this pod. */
+  /**
+   * Returns the identity for which the plugin is asked; `undefined` if the plugin does not serve this pod. Throws if the
+   * service account or its token cannot be read.
+   */
   async #identity(attributes: TokenAttributes | undefined, pod: Pod): Promise<Identity | undefined> {
     if (attributes === undefined) return ANYBODY;
     const { namespace } = pod.metadata;

@@ -70,7 +70,10 @@ function loginOf(value: unknown): RegistryLogin {
   return { ...(auth === '' ? names : pairOf(auth)), email: text('email'), identityToken: text('identitytoken') };
 }
 
-/** Decodes `base64(username:password)`, which counts more than both fields, with and without padding. */
+/**
+ * Decodes `base64(username:password)`, with or without padding. It takes precedence over the fields `username` and `password`.
+ * Throws `DockerConfigError` for another text.
+ */
 function pairOf(auth: string): { readonly username: string; readonly password: string } {
   const decoded = Buffer.from(auth, 'base64').toString('utf8');
   const colon = decoded.indexOf(':');

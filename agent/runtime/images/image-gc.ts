@@ -133,7 +133,10 @@ export class ImageGc {
     await periodically(() => this.collect(), { clock, periodMs: PERIOD_MS, signal, onError });
   }
 
-  /** Removes images that are too old, and then as many as the thresholds require. Throws if it could not free enough. */
+  /**
+   * Removes images that are too old, and then as many as the thresholds require. Throws if it could not free enough, if an
+   * image could not be removed, or if the filesystem reports no capacity.
+   */
   collect(): Promise<void> {
     return this.#collections.run(async () => {
       const { policy, space, aboutNode } = this.#options;
@@ -161,7 +164,10 @@ export class ImageGc {
     });
   }
 
-  /** Removes all images that nothing uses, because the node lacks disk. */
+  /**
+   * Removes all images that nothing uses and that are not younger than the minimum age, because the node lacks disk. Throws if
+   * one could not be removed.
+   */
   deleteUnused(): Promise<void> {
     return this.#collections.run(async () => {
       await this.#free(await this.#candidates(), Number.MAX_SAFE_INTEGER);
@@ -189,7 +195,7 @@ export class ImageGc {
     );
   }
 
-  /** Returns the images that are not too old. Throws if one of the others could not be removed. */
+  /** Removes the images that are too old, and returns the others. Throws if an image could not be removed. */
   async #freeOld(images: readonly ImageRecord[]): Promise<readonly ImageRecord[]> {
     const { policy, clock } = this.#options;
     const nowMs = clock.monotonic();
@@ -206,7 +212,10 @@ export class ImageGc {
     return images.filter((record) => !isOld(record));
   }
 
-  /** Returns the number of bytes that were freed. Throws if an image could not be removed. */
+  /**
+   * Removes images that are not younger than the minimum age until `wanted` bytes are freed. Returns the number of bytes that
+   * were freed. Throws if an image could not be removed.
+   */
   async #free(images: readonly ImageRecord[], wanted: number): Promise<number> {
     const { policy, clock } = this.#options;
     const nowMs = clock.monotonic();

@@ -92,10 +92,10 @@ interface SharedPull {
   readonly result: Promise<PullResult>;
   readonly abort: AbortController;
   /** The number of containers that wait for the pull. */
-  pods: number;
+  waiters: number;
 }
 
-/** Owns running pulls and back-offs. Methods throw `ImageError`s. */
+/** Owns running pulls and back-offs. */
 export class ImageManager {
   readonly #options: ImageManagerOptions;
   readonly #pulls = new Map<string, SharedPull>();
@@ -110,7 +110,7 @@ export class ImageManager {
     this.#turns = new PullTurns({ mostAtOnce, perSecond, burst }, options.clock);
   }
 
-  /** Returns the image once it is on the node. Throws `ImageError`. */
+  /** Returns the image once it is on the node. Throws `ImageError`; another error only if the signal aborts the pull. */
   async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
     const written = container.image ?? '';
     const record: RecordEvent = (type, reason, message) =>
@@ -162,14 +162,14 @@ export class ImageManager {
     }
   }
 
-  /** Returns the id of an image that a volume of the pod mounts, after a pull by the policy of the volume. */
+  /** Returns the id of an image that a volume of the pod mounts. Pulls the image if the policy of the volume requires it. */
   async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
     const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
     const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };
     return (await this.ensure(pod, container, 'regular', signal)).id;
   }
 
-  /** Forgets what old failures left. */
+  /** Forgets the pulls that have not failed for ten minutes. */
   collect(): void {
     this.#failures.collect();
   }
@@ -185,7 +185,10 @@ export class ImageManager {
     }
   }
 
-  /** Pulls an image and records it: writes an intent before the pull, and a record of the pulled image after it. */
+  /**
+   * Pulls an image and records it: writes an intent before the pull, and a record of the pulled image after it. Throws
+   * `ImagePullBackOff` while the last failure is too fresh, and `ErrImagePull` if the intent cannot be written.
+   */
   async #recorded(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
     const { verification } = this.#options;
     const { written } = wanted;
@@ -261,19 +264,19 @@ export class ImageManager {
   }
 
   /**
-   * Pulls an image together with other pods that want it now, if they have no credentials of their own. A pod that is deleted
-   * leaves the pull to the others; without any it is cancelled.
+   * Pulls an image. Pods without credentials of their own that want the same image now share one pull. A pod that is deleted
+   * leaves the pull to the others; the pull is cancelled when none is left.
    */
   async #shared(reference: string, credentials: readonly PullCredential[], waiter: Waiter): Promise<PullResult> {
     const { namespace, signal } = waiter;
     if (credentials.length > 0) return this.#pullNow(reference, credentials, waiter);
     const shared = this.#pulls.get(reference) ?? this.#begin(reference, namespace);
-    shared.pods++;
+    shared.waiters++;
     try {
       return await untilAborted(shared.result, signal);
     } finally {
-      shared.pods--;
-      if (shared.pods === 0) {
+      shared.waiters--;
+      if (shared.waiters === 0) {
         if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
         shared.abort.abort(new Error('no pod wants the image any more'));
       }
@@ -283,7 +286,7 @@ export class ImageManager {
   #begin(reference: string, namespace: string): SharedPull {
     const abort = new AbortController();
     const result = this.#pullNow(reference, [], { namespace, signal: abort.signal });
-    const shared: SharedPull = { result, abort, pods: 0 };
+    const shared: SharedPull = { result, abort, waiters: 0 };
     const end = (): void => {
       if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
     };

@@ -40,7 +40,7 @@ function addressOf(text: string): Address | undefined {
   return { parts: host.startsWith('[') ? [host] : host.split('.'), port, path };
 }
 
-/** One element of a pattern: any character, one of a class, or a literal character. */
+/** The elements of a pattern: `*` matches any characters, and a function decides on one character. */
 type Glob = readonly ('*' | ((char: string) => boolean))[];
 
 /**
@@ -69,7 +69,7 @@ function globOf(part: string): Glob | undefined {
   return glob;
 }
 
-/** Parses the content of brackets: `abc`, `a-z`, `^a-z`. */
+/** Parses the content of brackets: `abc`, `a-z`, `^a-z`. Returns `undefined` if it is empty or has an invalid range. */
 function classOf(chars: readonly string[]): ((char: string) => boolean) | undefined {
   const negated = chars[0] === '^';
   const members = negated ? chars.slice(1) : chars;

@@ -37,7 +37,10 @@ interface Found {
   readonly credential: PullCredential;
 }
 
-/** Returns the credentials of the pod's secrets that match the image's registry and path, in the order of the attempts. */
+/**
+ * Returns the credentials of the pod's secrets that match the image's registry and path, in the order of the attempts. Skips
+ * secrets that do not exist. Rejects if a secret cannot be read or decoded.
+ */
 export async function pullCredentials(
   image: string,
   pod: Pod,
@@ -71,8 +74,8 @@ export async function missingPullSecrets(pod: Pod, objects: Pick<ReferencedObjec
 }
 
 /**
- * Reads the node's credentials: `config.json` in the root directory, else the file that `docker login` wrote for the agent's
- * user. Called for each pull.
+ * Reads the node's credentials for the image: from `config.json` in the root directory, else from the file that `docker login`
+ * wrote for the agent's user. A file that cannot be read is logged and skipped. Called for each pull.
  */
 export async function nodeCredentials(
   image: string,

@@ -44,8 +44,8 @@ export class PullTurns {
   }
 
   /**
-   * Runs the pull when it is its turn. Rejects if the signal aborts before, or if there were too many pulls in the last second:
-   * that pull is tried again after its back-off, as by the kubelet.
+   * Runs the pull when it is its turn. Rejects if the signal aborts before, or if the pull would exceed the rate limit: that
+   * pull is tried again after its back-off, as by the kubelet.
    */
   async run<T>(namespace: string, signal: AbortSignal, pull: () => Promise<T>): Promise<T> {
     const end = await this.#turn(namespace, signal);

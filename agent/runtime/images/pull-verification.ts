@@ -45,7 +45,7 @@ export function allowlistProblem(pattern: string): string | undefined {
   }
 }
 
-/** Whether the credentials must be verified. `isOurs` means that a record shows a pull by this agent. Pure. */
+/** Whether the credentials must be verified. `isOurs` means that a record or an intent shows a pull by this agent. Pure. */
 export function mustVerify(
   policy: VerificationPolicy,
   allowlist: readonly string[],
@@ -121,7 +121,8 @@ function byName(a: Coordinates, b: Coordinates): number {
 }
 
 /**
- * Returns what a record stores of the credentials of a pull. A pull without credentials makes the image usable for all pods.
+ * Returns what a record stores of the credentials of a pull. A pull without credentials, or with those of the node, makes the
+ * image usable for all pods.
  */
 function credentialsOf(used: PullCredential | undefined): PullCredentials {
   const { source } = used ?? {};
@@ -151,7 +152,10 @@ export class PullVerification {
     this.#options = options;
   }
 
-  /** Called at the start. Records images of interrupted pulls as pulled by this agent, without credentials. */
+  /**
+   * Called at the start. Records images of interrupted pulls as pulled by this agent, without credentials, and removes their
+   * intents. Intents of images that are not on the node stay.
+   */
   async takeUp(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
     const { records } = this.#options;
     if (records.intents.size === 0) return;
@@ -178,7 +182,7 @@ export class PullVerification {
     }
   }
 
-  /** Called after a successful pull. `used` are its credentials. */
+  /** Called after a successful pull with the credentials `used`. A record that cannot be written is logged. */
   async pulled(image: string, imageRef: string, used: PullCredential | undefined): Promise<void> {
     try {
       await this.#record(image, imageRef, credentialsOf(used));
@@ -191,7 +195,10 @@ export class PullVerification {
     await this.failed(image);
   }
 
-  /** Called when a pull ended without the image. Removes the intent, unless another pull of the same image is running. */
+  /**
+   * Called when a pull has failed. Removes the intent, unless another pull of the same image is running. An intent that cannot
+   * be removed is logged.
+   */
   async failed(image: string): Promise<void> {
     if (this.#leave(image) > 0) return;
     await this.#options.records
@@ -201,7 +208,7 @@ export class PullVerification {
       );
   }
 
-  /** Whether a pod with these credentials has to pull the image `imageRef` that is there. */
+  /** Whether a pod with these credentials has to pull the image `imageRef` that is there, also because its record is broken. */
   async mustPull(
     image: string,
     imageRef: string,
@@ -212,7 +219,7 @@ export class PullVerification {
     return result === 'mustAuthenticate' || result === 'error';
   }
 
-  /** Records of images that are gone, last written before `beforeMs` (wall clock). */
+  /** Removes the records of images that are gone, if they were last written before `beforeMs` (wall clock). */
   async prune(imageRefs: ReadonlySet<string>, beforeMs: number): Promise<void> {
     const { records } = this.#options;
     for (const { imageRef, lastUpdatedTime } of records.pulled.values())

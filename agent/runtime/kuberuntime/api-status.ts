@@ -164,7 +164,10 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   return status;
 }
 
-/** Returns the termination before attempt `attempt`, as the last status has it: the runtime has removed that container. */
+/**
+ * Returns the termination before attempt `attempt` from the last status, because the runtime has removed that container; empty
+ * if the last status has none.
+ */
 function lastKnown(old: ContainerStatusJson | undefined, attempt: number): State {
   if (old === undefined || (old.restartCount ?? 0) > attempt) return {};
   if (old.restartCount === attempt) return old.lastState ?? {};
@@ -179,7 +182,10 @@ function waits(pod: Pod, container: Container, kind: ContainerKind, newest: Cont
   return shouldStart(pod, container, newest);
 }
 
-/** Whether the runtime has regular containers of the pod, which start after this init container has succeeded. */
+/**
+ * Whether this is an init container, but no sidecar, that has succeeded: the runtime has regular containers of the pod, which
+ * start only afterwards.
+ */
 function isDoneInit({ pod, runtime }: StatusInput, container: Container, kind: ContainerKind): boolean {
   if (kind !== 'init' || isSidecar(container)) return false;
   return pod.spec.containers.some(({ name }) => runtime.containers.some((entry) => entry.name === name));
@@ -201,7 +207,7 @@ function removedInit(
   } as unknown as ContainerStatusJson;
 }
 
-/** Returns the part of the status that all containers have that the runtime does not have. */
+/** Returns the fields that have the same values for every container that the runtime does not have. */
 function absentContainer(
   container: Container,
   old: ContainerStatusJson | undefined,
@@ -253,7 +259,10 @@ function missingContainer(
   return { ...base, state, ...lostContainer(pod, old) } as ContainerStatusJson;
 }
 
-/** Returns the history of a container that the runtime does not have: one that ran has terminated in an unknown way. */
+/**
+ * Returns the last state and the restart count of a container that the runtime does not have. A container that ran has
+ * terminated in an unknown way; it is restarted, unless its pod is being deleted.
+ */
 function lostContainer(
   pod: Pod,
   old: ContainerStatusJson | undefined,

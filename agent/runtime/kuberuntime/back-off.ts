@@ -41,7 +41,9 @@ export class BackOff {
     return Math.min(Math.max(0, sinceMs + delayMs - this.#clock.now()), delayMs);
   }
 
-  /** Counts another attempt, so that the next delay is longer. */
+  /**
+   * Counts another attempt, so that the next delay is longer. After ten minutes without one, it starts from the first delay.
+   */
   next(key: string, sinceMs: number): void {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) {
@@ -56,7 +58,7 @@ export class BackOff {
     this.#entries.delete(key);
   }
 
-  /** Forgets the keys whose delay has expired. */
+  /** Forgets the keys without an attempt in the last ten minutes. */
   collect(): void {
     for (const [key, entry] of this.#entries) if (this.#expired(entry, this.#clock.now())) this.#entries.delete(key);
   }

@@ -143,8 +143,8 @@ interface ContainerRequest {
 }
 
 /**
- * Builds the complete configuration of a container. Throws `ContainerConfigError` if the specification refers to something that
- * is missing or forbidden.
+ * Builds the complete configuration of a container, and writes its `/etc/hosts` and the file of its termination message. Throws
+ * `ContainerConfigError` if the specification refers to something that is missing or forbidden.
  */
 export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
   const { pod, container, attempt } = request;
@@ -198,8 +198,8 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
 }
 
 /**
- * The longest annotation whose length a user chooses. Each list of all containers of the node has it. No path is longer, and a
- * longer hook is run as long as the pod exists.
+ * The maximum number of characters of an annotation whose length a user chooses, because each list of all containers contains
+ * it. A longer value is left out: no path is longer, and the agent itself takes the preStop hook from the pod.
  */
 const LONGEST_ANNOTATION = 4096;
 

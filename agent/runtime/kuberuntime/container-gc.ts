@@ -42,8 +42,9 @@ export interface DeadContainerPolicy {
 }
 
 /**
- * Returns the containers to remove. Pure. Running containers stay, and so do created ones while their pod exists, because its
- * worker may start them at any moment. An agent that was killed between the two steps leaves such a container.
+ * Returns the containers to remove. Pure. Running containers and those younger than the minimum age stay, and so do created
+ * ones while their pod exists, because its worker may start them at any moment. An agent that was killed between creating a
+ * container and starting it leaves a created one.
  */
 export function containersToRemove(
   containers: readonly ContainerStatus[],

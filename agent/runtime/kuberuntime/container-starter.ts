@@ -110,12 +110,15 @@ export class ContainerStarter {
     for (const key of this.#waiting.keys()) if (key.startsWith(`${podUid}_`)) this.#waiting.delete(key);
   }
 
-  /** Forgets the delays that have expired. */
+  /** Forgets the delays of containers that have not been restarted for ten minutes. */
   collect(): void {
     this.#backOff.collect();
   }
 
-  /** Starts the container, or returns the error that its status shows as the waiting reason. */
+  /**
+   * Starts the container, or returns the error that its status shows as the waiting reason. If the signal aborts, it returns an
+   * error with the reason `Cancelled`, which the status does not show.
+   */
   async start(session: Session, container: Container, kind: ContainerKind): Promise<StartError | undefined> {
     const { pod } = session;
     const key = `${pod.metadata.uid}_${container.name}`;
@@ -141,6 +144,7 @@ export class ContainerStarter {
     }
   }
 
+  /** Throws `CrashLoopBackOff` until the delay after the last exit is over. Then it counts the attempt. */
   #checkBackOff({ pod, status }: Last, container: Container, kind: ContainerKind): void {
     const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
     if (last === undefined) return;
@@ -272,7 +276,7 @@ export class ContainerStarter {
       const target = { id, container, podIp: session.ips[0] ?? '', pod: formatPod(session.pod) };
       await runHook(hook, target, { runtime, clock, warn, observe }, session.signal);
     } catch (error) {
-      // The pod terminates, which ends its containers in their order.
+      // The pod terminates. Its pod worker stops the containers in their order.
       if (session.signal.aborted) throw error;
       logger.warn(
         { err: error, pod: formatPod(session.pod), container: container.name },

@@ -50,7 +50,8 @@ const RESOLVED_SERVERS = '/run/systemd/resolve/resolv.conf';
 
 /**
  * Returns the name servers of the host. Pods cannot reach the stub of systemd-resolved, and it may ask the cluster's name
- * server itself, so the servers behind it take its place. The kubelet needs `--resolv-conf` for that.
+ * server itself, so the servers behind it take its place. The kubelet needs `--resolv-conf` for that. Rejects if the host's
+ * resolver file cannot be read.
  */
 export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_SERVERS): Promise<DnsConfig> {
   // Without a file, the name server of this host resolves names.
@@ -110,8 +111,8 @@ export function podDns(
 }
 
 /**
- * Truncates the configuration to the limits of resolvers: the number of servers, the number of search domains and their total
- * length.
+ * Truncates the configuration to the limits of resolvers: the number of servers, and the number of search domains, their
+ * lengths and their total length.
  */
 function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarning): DnsConfig {
   const kept = servers.slice(0, MAX_NAMESERVERS);

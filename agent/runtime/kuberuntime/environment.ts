@@ -136,6 +136,7 @@ async function variablesFrom(pod: Pod, source: EnvFrom, sources: EnvironmentSour
   return found;
 }
 
+/** Returns the value; `undefined` for an optional reference whose object or key does not exist. */
 async function variableFrom(
   pod: Pod,
   container: Container,
@@ -210,7 +211,10 @@ interface ServiceSpec {
   readonly ports?: readonly { readonly name?: string; readonly port: number; readonly protocol?: string }[];
 }
 
-/** Returns the link variables of the namespace's services, and of the API server's. */
+/**
+ * Returns the link variables of the services of the pod's namespace, unless the pod disables them (`enableServiceLinks`), and
+ * of the service of the API server.
+ */
 function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, string> {
   const result = new Map<string, string>();
   const chosen = new Map<string, KubeObject>();

@@ -1,6 +1,6 @@
 /**
  * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten redirects
- * on the same host. Throws `Get "URL": reason` without a response.
+ * on the same host. Throws `Get "URL": reason` without a response, and `BrokenBodyError` for a response that breaks off.
  */
 import type { IncomingMessage } from 'node:http';
 import { isIP, type Socket } from 'node:net';
@@ -44,7 +44,8 @@ export class PlainHttpError extends Error {}
 
 /**
  * Requests the target and follows redirects that stay on its host; `leadsAway` reports another one. Rejects with the
- * kubelet's message `Get "URL": reason`.
+ * kubelet's message `Get "URL": reason`: with a `PlainHttpError` if an HTTPS request gets an HTTP response, and with a
+ * `BrokenBodyError`, whose message has no URL, if the body breaks off.
  */
 export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {
   const shown = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
@@ -122,7 +123,7 @@ function fetchOnce(
   });
 }
 
-/** Reads the body, or as much of it as a probe needs. */
+/** Reads the body up to `MAX_BODY_BYTES` and passes it to `onBody`. */
 function readBody(response: IncomingMessage, onBody: (body: string) => void): void {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -191,7 +192,10 @@ const REASONS: ReadonlyMap<string, string> = new Map(
 /** The characters of a response that is not HTTP that a message shows. */
 const MAX_SHOWN = 256;
 
-/** Returns the message of Go's net package for a failed connection, which events of the kubelet have. */
+/**
+ * Returns the message of Go's net package for a failed connection or a response that is not HTTP, which events of the kubelet
+ * have. Other errors keep their messages.
+ */
 export function dialMessage(error: unknown, host: string, port: number): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';

@@ -3,8 +3,8 @@
  * begin at once, with their hooks; sidecars get the signal after the others have exited, in reverse order, or when the grace
  * period is over.
  *
- * An abort, for a shorter grace period or for the agent's end, makes every call reject at once with the signal's reason; the
- * caller then terminates what is left with the new grace period.
+ * An abort, for a shorter grace period or because the agent stops, makes every call reject at once with the signal's reason;
+ * the caller then terminates what is left with the new grace period.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
@@ -45,8 +45,8 @@ interface KillRequest {
 }
 
 /**
- * Runs the `preStop` hook and stops the container, both within the grace period in seconds. A container that is gone counts
- * as stopped. Rejects if the runtime fails or the signal aborts.
+ * Runs the `preStop` hook and stops the container, both within the grace period in seconds; the container has at least two
+ * seconds to stop. A container that is gone counts as stopped. Rejects if the runtime fails or the signal aborts.
  */
 export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
   const { pod, container, id, signal } = request;
@@ -83,7 +83,10 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/** Runs the preStop hook. If the hook fails, or the grace period ends it, an event is recorded, and the termination goes on. */
+/**
+ * Runs the preStop hook. If the hook fails, or the grace period cuts it short, an event is recorded, and the termination goes
+ * on. There is no event for a pause that is cut short, nor after an abort.
+ */
 async function preStop(
   { clock, events, logger, runtime, observeHook: observe }: KillDeps,
   { pod, container, id, podIp, signal: superseded }: KillRequest,
@@ -106,7 +109,7 @@ async function preStop(
   }
 }
 
-/** Returns the duration of the work in whole seconds. Abandons it after the limit, and on the abort, which rejects. */
+/** Returns the duration of the work in whole seconds. Abandons the work after the limit. Rejects if it fails or is aborted. */
 async function secondsOf(
   clock: Clock,
   work: (signal: AbortSignal) => Promise<unknown>,
@@ -128,14 +131,20 @@ async function secondsOf(
   return Math.floor((clock.monotonic() - from) / 1000);
 }
 
-/** Returns the shortest grace period that was requested, and at least a second, in which hooks run even if a pod is forced. */
+/**
+ * Returns the shortest grace period that was requested, else that of the specification. It is at least a second, in which hooks
+ * run even if a pod is deleted with force.
+ */
 function podGraceSeconds({ metadata, spec }: Pod, override: number | undefined): number {
   const requested = [override, metadata.deletionGracePeriodSeconds].filter((seconds) => seconds !== undefined);
   const { terminationGracePeriodSeconds = 30 } = spec;
   return Math.max(1, requested.length > 0 ? Math.min(...requested) : terminationGracePeriodSeconds);
 }
 
-/** Terminates all running containers of the pod in order. Throws at the end if one could not be terminated. */
+/**
+ * Terminates all running containers of the pod in order. Throws at the end if one could not be terminated, or the signal's
+ * reason if the signal has aborted.
+ */
 export async function killPodContainers(
   deps: KillDeps,
   pod: Pod,

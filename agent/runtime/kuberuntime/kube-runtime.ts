@@ -31,7 +31,7 @@ interface PodSandbox {
 export interface PodNetworkGate {
   /** Rejects if the rules cannot be applied; the next sync tries again. */
   admit(pod: Pod, sandbox: PodSandbox, signal: AbortSignal): Promise<void>;
-  /** The pod's sandbox is gone. */
+  /** Called when the pod's sandbox is gone. Releases what `admit` has set up for the pod. */
   forget(pod: Pod): void;
 }
 
@@ -60,7 +60,9 @@ interface RefusedResize {
   readonly refusedResize?: string | undefined;
 }
 
-/** The kubelet sees at its next relist, and runtimes send no event of it, that a container did not start. */
+/**
+ * The period of the kubelet's relists. Runtimes send no event if a start fails, so the kubelet notices it at its next relist.
+ */
 const RELIST_MS = 1_000;
 
 /** What failed starts mean for the next sync. */
@@ -84,14 +86,14 @@ function scheduleAfter(
   if (untilMs !== undefined) next.backOffUntilMs = Math.min(next.backOffUntilMs ?? untilMs, untilMs);
   // The kubelet sees at its next relist as well that a container was stopped because its hook failed.
   if (reason === 'PostStartHookError') next.settlesAtMs = nowMs + RELIST_MS;
-  // The kubelet shows the back-off of a container whose hook failed, and mostly of one that ended at once, within seconds.
+  // The kubelet shows a back-off within seconds if the container's hook failed, and mostly if the container exited at once.
   const isShownSoon =
     reason === 'CrashLoopBackOff' && (waited === 'PostStartHookError' || (wasShort && waited !== 'CrashLoopBackOff'));
   // A container that was created and did not start is shown as such until the next sync.
   if (reason === 'RunContainerError' || isShownSoon) next.retryAtMs = nowMs + RELIST_MS;
 }
 
-/** Executes syncs of pods. Failures of containers are part of the result; other failures reject. */
+/** Executes syncs of pods. Owns the back-offs and waiting reasons of containers. */
 export class KubeRuntime {
   readonly #options: KubeRuntimeOptions;
   readonly #starter: ContainerStarter;
@@ -117,8 +119,9 @@ export class KubeRuntime {
   }
 
   /**
-   * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does, and returns the result of each.
-   * `refusedResize` is why no container is resized.
+   * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does. Resolves to the failures of the sandbox,
+   * of the pod's network rules and of containers. Rejects if a container cannot be killed, if the status of a new sandbox
+   * cannot be read, or if the signal aborts. `refusedResize` is why no container is resized.
    */
   async syncPod(
     pod: Pod,
@@ -228,9 +231,9 @@ export class KubeRuntime {
   }
 
   /**
-   * Kills and removes all containers of the pod, init containers included, without running hooks; the next sync starts them
-   * again, without a back-off. Removes the container that triggered the restart last, so that the next sync continues an
-   * interrupted restart.
+   * Kills and removes the init and regular containers of the pod without running hooks; the next sync starts them again,
+   * without a back-off. Removes the container that triggered the restart last, so that the next sync continues an interrupted
+   * restart. Stops before the next container if the signal aborts. Rejects if a container cannot be killed or removed.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;
@@ -255,7 +258,10 @@ export class KubeRuntime {
     return { errors: [], retryAtMs: clock.now() };
   }
 
-  /** Terminates all containers in their order, then the sandboxes. Rejects with the signal's reason if it aborts first. */
+  /**
+   * Terminates all containers in their order, then the sandboxes. Rejects if the runtime fails, and with the signal's reason if
+   * the signal aborts first.
+   */
   async killPod(
     pod: Pod,
     status: RuntimePodStatus,
@@ -321,7 +327,7 @@ export class KubeRuntime {
     });
   }
 
-  /** Returns the running containers that do not have the resources that are allocated to the pod. */
+  /** Returns the names of the running containers that do not have the resources that are allocated to the pod. */
   resizing(pod: Pod, status: RuntimePodStatus): readonly string[] {
     const facts = this.#options.config.settings.resources();
     return allContainers(pod)
@@ -344,8 +350,9 @@ export class KubeRuntime {
   }
 
   /**
-   * Resizes running containers in place. A container that was restarted has its new resources already. Failures are added to
-   * `errors`. Resolves to the message of a failure, or to `undefined` if everything was resized.
+   * Resizes running containers in place, unless the resize is refused. A container that was restarted has its new resources
+   * already. Failures and the refusal are added to `errors`. Resolves to the message of the refusal or of the last failure, or
+   * to `undefined` if everything was resized.
    */
   async #resize(
     pod: Pod,

@@ -5,16 +5,17 @@
 import type { Pod } from '../../model/pod.ts';
 
 /**
- * The maximum number of labels, and of annotations. The lists of 250 pods, with as many terminated sandboxes, then have half of
- * the accepted size.
+ * The maximum number of labels and annotations together. The lists of 250 pods, with as many terminated sandboxes, then have
+ * half of the accepted size.
  */
 const MAX_ENTRIES = 128;
+/** The maximum number of characters of their keys and values together. */
 const MAX_CHARACTERS = 16 * 1024;
 
 type Texts = Readonly<Record<string, string>>;
 type Entry = readonly [key: string, value: string];
 
-/** Returns as many of them as fit, the shortest first: those that plugins of runtimes read are short. */
+/** Returns as many labels and annotations as fit, the shortest first: those that plugins of runtimes read are short. */
 export function listedMetadata({ metadata }: Pod): { readonly labels: Texts; readonly annotations: Texts } {
   const [labels, annotations] = [metadata.labels ?? {}, metadata.annotations ?? {}].map((texts): readonly Entry[] =>
     Object.entries(texts),

@@ -59,7 +59,10 @@ interface Lookups {
   readonly resize: ResizeLookup;
 }
 
-/** Returns whether the sandbox has to be created, and with which attempt number. */
+/**
+ * Returns whether a sandbox has to be created, its attempt number, and the id of the sandbox to use or to replace. The id is
+ * `undefined` without a sandbox, and if the newest one is on another network than the pod.
+ */
 export function sandboxChanged(
   pod: Pod,
   status: RuntimePodStatus,
@@ -137,7 +140,10 @@ export function computePodActions(
   };
 }
 
-/** Returns a container of this sandbox whose exit code requests the restart. Those of older sandboxes are done. */
+/**
+ * Returns the first init or regular container of this sandbox whose exit code requests the restart of all containers. Returns
+ * `undefined` if there is none, and for a pod that is being deleted. Containers of older sandboxes do not count.
+ */
 export function restartAllTrigger(
   pod: Pod,
   status: RuntimePodStatus,
@@ -169,7 +175,10 @@ function actionsForNewSandbox(
   return { ...base, createSandbox: true, initToStart: [], containersToStart: regular };
 }
 
-/** Returns true if the init containers have completed. Sidecars are still kept running. */
+/**
+ * Adds to the draft the init containers to start and to kill, sidecars of an initialized pod included. Returns whether the init
+ * containers have completed. If one has failed and is not restarted, it returns false and the draft kills the pod.
+ */
 function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {
   const init = pod.spec.initContainers ?? [];
   if (init.length === 0) return true;
@@ -242,6 +251,10 @@ interface Sidecar {
   readonly start: () => void;
 }
 
+/**
+ * Adds a sidecar to the draft if it does not run or has to be restarted. Returns `waiting` until it runs and its startup probe
+ * has succeeded, then `started`, also if it is restarted.
+ */
 function sidecarAction(
   { container, last, start }: Sidecar,
   { probes, resize }: Lookups,
@@ -273,6 +286,7 @@ function sidecarAction(
   return 'started';
 }
 
+/** Returns `keep` if the container runs and stays. Otherwise it adds to the draft what to kill and to start. */
 function regularAction(
   pod: Pod,
   { container, last }: { readonly container: Container; readonly last: ContainerStatus | undefined },

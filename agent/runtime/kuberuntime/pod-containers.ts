@@ -16,7 +16,7 @@ export function isSidecar(container: Container): boolean {
   return container.restartPolicy === 'Always';
 }
 
-/** Returns the containers of all kinds, in the order of their start. */
+/** Returns the containers of all kinds: the init containers first, then the regular, then the ephemeral ones. */
 export function allContainers(pod: Pod): readonly KindedContainer[] {
   return [
     ...(pod.spec.initContainers ?? []).map((container) => ({ kind: 'init' as const, container })),
@@ -28,7 +28,7 @@ export function allContainers(pod: Pod): readonly KindedContainer[] {
   ];
 }
 
-/** Returns the container with this name, of any kind. */
+/** Returns the container with this name, of any kind; `undefined` if the pod has none. */
 export function findKinded(pod: Pod, name: string): KindedContainer | undefined {
   return allContainers(pod).find((entry) => entry.container.name === name);
 }
@@ -57,7 +57,7 @@ export function formatPod(pod: Pod): string {
   return `${podFullName(pod)}(${pod.metadata.uid})`;
 }
 
-/** Returns the action of the first restart rule that matches the exit code. */
+/** Returns the action of the first restart rule that matches the exit code; `undefined` if none matches. */
 function ruledAction(container: Container, exitCode: number): string | undefined {
   const met = (container.restartPolicyRules ?? []).find(({ exitCodes }) => {
     if (exitCodes === undefined) return false;
@@ -93,7 +93,7 @@ export function restartsAfter(pod: Pod, container: Container, exitCode: number):
   }
 }
 
-/** Whether to start a regular container that does not run. */
+/** Whether to start a container that does not run. No container of a pod that is being deleted is started. */
 export function shouldStart(pod: Pod, container: Container, status: ContainerStatus | undefined): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;
   if (status === undefined) return true;

@@ -27,7 +27,7 @@ export function containersWith(what: string, names: readonly string[]): readonly
 
 /**
  * Returns the status with `started` and `ready` of its containers. A probe without a result, as after a restart of the agent,
- * leaves the container as it is in `previous`. Ephemeral containers are never ready.
+ * leaves the container as it is in `previous`. Ephemeral containers, which have no probes, stay as they are in `status`.
  */
 export function withProbeResults(
   pod: Pod,
@@ -76,7 +76,7 @@ function initReadiness({ state, ready }: ContainerStatusJson): Readiness {
 }
 
 /**
- * Tells whether a container has started (it runs, and its startup probe has succeeded) and is ready (its readiness probe
+ * Returns whether a container has started (it runs, and its startup probe has succeeded) and is ready (its readiness probe
  * succeeds as well). A postStart hook does not matter here: the pod worker reads the container again only after the hook has
  * run.
  */

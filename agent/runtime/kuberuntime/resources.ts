@@ -31,7 +31,7 @@ export function requestsOf(container: Container): List {
   return { ...limitsOf(container), ...((container.resources?.requests ?? {}) as List) };
 }
 
-/** Returns the pod-level resources, without those of its containers and only of kinds that pods can have. */
+/** Returns the resources that the pod itself states: CPU, memory and huge pages, without those of its containers. */
 export function podLevel(pod: Pod, of: 'requests' | 'limits'): List {
   const stated = Object.entries((pod.spec.resources?.[of] ?? {}) as List);
   return Object.fromEntries(
@@ -156,7 +156,8 @@ export function mayUseSwap(pod: Pod, behavior: string | undefined): boolean {
 }
 
 /**
- * Returns the swap that a container may use: its memory request as a share of the node's memory, applied to the node's swap.
+ * Returns the swap that a container may use: its memory request as a share of the node's memory, applied to the node's swap. It
+ * is 0 if the pod may not use swap, and for a container without a memory request or with one that equals its limit.
  */
 function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }: ResourceFacts): number {
   if (swap === undefined || !mayUseSwap(pod, swap.behavior)) return 0;
@@ -188,7 +189,11 @@ export function pageSizeName(size: string): string {
   return size.replace(/([KMGT])i$/, '$1B');
 }
 
-/** Returns the effective requests or limits of a pod: its pod-level values, else those of its containers; plus its overhead. */
+/**
+ * Returns the effective requests or limits of a pod (`of` is `requestsOf` or `limitsOf`): its pod-level values, else those of
+ * its containers; plus its overhead, for limits only of resources that have one. With another `of`, returns the sum of the
+ * containers.
+ */
 export function podResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const which = of === requestsOf ? 'requests' : of === limitsOf ? 'limits' : undefined;
   const total = containersResources(pod, of);

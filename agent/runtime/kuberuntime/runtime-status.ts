@@ -52,7 +52,7 @@ export function assembleRuntimeStatus(
   };
 }
 
-/** Returns the newest of that name. */
+/** Returns the newest container with the name; `undefined` if the runtime has none. */
 export function findContainer(status: RuntimePodStatus, name: string): ContainerStatus | undefined {
   return byName(status.containers).get(name);
 }

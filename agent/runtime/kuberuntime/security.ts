@@ -121,7 +121,7 @@ function userPart(image: Pick<ImageInfo, 'user'> | undefined): string {
   return (image?.user ?? '').split(':')[0] ?? '';
 }
 
-/** Returns the complete security settings of a container. */
+/** Returns the complete security settings of a container. Throws `ContainerConfigError` for a forbidden AppArmor profile. */
 export function containerSecurity(
   pod: Pod,
   container: Container,
@@ -164,7 +164,7 @@ export function containerSecurity(
  */
 const LONGEST_USER = 256;
 
-/** Throws if `runAsNonRoot` is set and the container would run as root. */
+/** Throws `ContainerConfigError` if `runAsNonRoot` is set and the container would run as root, or if that is not known. */
 export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo | undefined): void {
   const nonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
   if (nonRoot !== true) return;

@@ -28,7 +28,10 @@ export function boundedMessage(message: string, pod: Pod): string {
   return bytes.length <= share ? message : new TextDecoder().decode(bytes.subarray(0, share), { stream: true });
 }
 
-/** Returns '' for a container without a message. Never throws: an error of reading becomes the message. */
+/**
+ * Resolves to the message of a terminated container; '' if it has none or has not terminated. Never rejects: if the file cannot
+ * be read, the error becomes the message, and a log that cannot be read counts as empty.
+ */
 export async function terminationMessage(status: ContainerStatus): Promise<string> {
   if (status.state !== 'exited') return '';
   if (status.startedAtMs === 0) return status.message;

@@ -44,7 +44,10 @@ export class UserNamespaces {
     this.#options = options;
   }
 
-  /** Returns the pod's mapping, and allocates one if it has none. Resolves to `undefined` for a pod with the host's users. */
+  /**
+   * Returns the pod's mapping, and allocates one if it has none. Resolves to `undefined` for a pod with the host's users.
+   * Rejects if all ids are allocated, or if the file of a pod has ids that this agent would not assign.
+   */
   async mapping(pod: Pod): Promise<UserNamespace | undefined> {
     if (pod.spec.hostUsers !== false) return undefined;
     const { uid } = pod.metadata;
@@ -94,7 +97,7 @@ function namespaceFrom(firstId: number, length: number): UserNamespace {
  */
 function readMapping(text: string, path: string, { idsPerPod, range }: UserNamespacesOptions): number {
   const refuse = (why: string): never => {
-    throw new Error(`user namespace: ${path}: ${why}; end the pod and remove the file`);
+    throw new Error(`user namespace: ${path}: ${why}; delete the pod, then remove the file`);
   };
   let found: { readonly uidMappings?: unknown; readonly gidMappings?: unknown } | null;
   try {

@@ -10,7 +10,7 @@ type ChosenLog =
   | { readonly kind: 'container'; readonly containerID: string }
   | { readonly kind: 'none'; readonly problem: string };
 
-/** Chooses the container whose log a request reads. The runtime may have removed the chosen container. */
+/** Chooses the container whose log a request reads, or says why there is none. The runtime may have removed the container. */
 export function chooseLog(
   of: { readonly pod: string; readonly container: string },
   status: ContainerStatusJson | undefined,

@@ -6,7 +6,10 @@ import type { FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { Directory, ifMissing } from '../../files/beneath.ts';
 
-/** Opens the directory of the log while `work` runs. */
+/**
+ * Calls `work` with the opened directory of the log and the name of the log's file, and closes the directory afterwards.
+ * Rejects if the directory is missing or is reached by a link.
+ */
 export async function inLogFolder<T>(log: string, work: (folder: Directory, name: string) => Promise<T>): Promise<T> {
   const container = dirname(log);
   const pod = dirname(container);
@@ -55,7 +58,7 @@ async function makeTrusted(path: string): Promise<Directory> {
   }
 }
 
-/** Splits the path into its last three levels. Missing levels have an empty name. */
+/** Excludes the empty name that `basename` returns for `/`. */
 function isName(name: string): boolean {
   return name !== '';
 }

@@ -99,7 +99,10 @@ export async function readLog(
   }
 }
 
-/** Resolves to `undefined` if the signal aborts first. */
+/**
+ * Opens the log, and waits for it while the container runs. Rejects with ENOENT if the container has terminated without a log.
+ * Resolves to `undefined` if the signal aborts first.
+ */
 async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSignal): Promise<FollowedFile | undefined> {
   while (!signal.aborted) {
     try {
@@ -113,7 +116,10 @@ async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSigna
   return undefined;
 }
 
-/** Returns false if no more output is needed. A log may have terabytes without a line. */
+/**
+ * Emits the complete lines up to the present end of the file. Returns false if no more output is needed or the signal has
+ * aborted, which is checked for each chunk, because a log may have terabytes without a line.
+ */
 async function drain(
   reader: FollowedFile,
   emit: (line: Buffer) => Promise<boolean>,
@@ -127,7 +133,10 @@ async function drain(
   return false;
 }
 
-/** Resolves when the container has terminated and its whole log is written, but an entry without an end. */
+/**
+ * Writes the log until the container has terminated and all its complete lines are written, or until no more output is needed
+ * or the signal aborts.
+ */
 async function followLog(
   reader: FollowedFile,
   emit: (line: Buffer) => Promise<boolean>,
@@ -202,7 +211,10 @@ class FollowedFile {
     return new FollowedFile(path, await openLog(path));
   }
 
-  /** Returns the complete lines that follow, with their newline, and `undefined` at the present end. */
+  /**
+   * Returns the complete lines of the next chunk, with their newline; `undefined` at the present end. The beginning of a line
+   * that is too long counts as a line, and the rest of it is omitted.
+   */
   async lines(): Promise<Buffer[] | undefined> {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     const { bytesRead } = await this.#file.read(chunk, 0, CHUNK_BYTES, this.#position);
@@ -251,7 +263,8 @@ class FollowedFile {
 
   /**
    * Continues with another file that has taken the name, once the old one has had no new data for a while, because writers
-   * switch a moment after the new file exists.
+   * switch a moment after the new file exists. Returns `none` without another file, `settling` while it waits, and `done` if
+   * there may be more to read now.
    */
   async rotated(nowMs: number): Promise<'none' | 'settling' | 'done'> {
     if (this.#next === undefined) {
@@ -315,8 +328,8 @@ function sinceText(sinceMs: number, sinceTime: string | undefined): string {
 }
 
 /**
- * Returns what the client sees of an entry, which is nothing of an older one and of another stream, or `undefined` for an entry
- * in another format than the first.
+ * Returns the text of an entry for the client: empty for an entry before the start time or of another stream, `undefined` for
+ * one in another format than the first. Throws a `LogError` if the first entry has an unknown format, or for an unknown stream.
  */
 function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   filter.parser ??= parserOf(line);

@@ -126,7 +126,10 @@ export class LogRotation {
   }
 }
 
-/** Removes what an interrupted compression left: unfinished files, and originals beside their compressed form. */
+/**
+ * Removes what an interrupted compression left: unfinished files, and originals beside their compressed form. Returns the names
+ * of the other rotated files, the oldest first.
+ */
 async function withoutLeftovers(folder: Directory, log: string): Promise<readonly string[]> {
   const all = await rotatedNames(folder, log);
   const compressed = new Set(all.filter((name) => name.endsWith(COMPRESSED)));

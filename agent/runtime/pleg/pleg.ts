@@ -46,12 +46,13 @@ interface PlegOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onEvent: (event: PodEvent) => void;
-  /** Called after each relist, for metrics. */
+  /** Called after each successful relist, for metrics. */
   readonly onRelist?: (tookMs: number) => void;
   /** Called after each reading of one pod, for metrics. */
   readonly onPodRead?: (tookMs: number) => void;
-  /** The period between relists while runtime events arrive. */
+  /** The time from a successful relist to the next one; a minute by default. */
   readonly relistMs?: number;
+  /** The time from a failed relist to the next one; a second by default. */
   readonly blindRelistMs?: number;
 }
 
@@ -95,7 +96,7 @@ export class Pleg {
       : '';
   }
 
-  /** Resolves after the first relist. Before it, the PLEG is unhealthy. */
+  /** Resolves after the first successful relist. Before it, the PLEG is unhealthy. */
   relisted(): Promise<void> {
     return this.#firstRelist.promise;
   }

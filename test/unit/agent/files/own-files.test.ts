@@ -83,7 +83,7 @@ describe('a file that the agent keeps for itself', () => {
     it(`lets no pod have ids of another one where it has other content: ${text}`, async () => {
       const root = rootOf(`mapping-${Buffer.from(text).toString('hex')}`);
       writeFileSync(join(root, 'pods/a/userns'), text);
-      await assert.rejects(mappingBeside(root), /userns: not one mapping; end the pod and remove the file/);
+      await assert.rejects(mappingBeside(root), /userns: not one mapping; delete the pod, then remove the file/);
     });
 
   it('is named in the error where pods cannot start without it', async () => {

@@ -51,7 +51,7 @@ describe('user namespaces of pods', () => {
     assert.equal(await firstId(all, 'c'), IDS);
   });
   for (const [what, text, problem] of [
-    ['is damaged', '{', /pods\/a\/userns: not JSON; end the pod and remove the file/],
+    ['is damaged', '{', /pods\/a\/userns: not JSON; delete the pod, then remove the file/],
     ['maps other ids of groups', mapping({ gid: 3 * IDS }), /users and groups differ/],
     ['maps the ids of the host', mapping({ uid: 0, gid: 0 }), /0 is out of range/],
     ['has another length', mapping({ length: 10 }), /10 ids where a pod has 65536/],
