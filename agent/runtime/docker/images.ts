@@ -89,7 +89,11 @@ export class DockerImages {
     if (known === undefined) {
       known = this.status(id).then(
         (image) => image?.repoDigests[0] ?? id,
-        () => id,
+        () => {
+          // The next call reads again.
+          this.#refs.delete(id);
+          return id;
+        },
       );
       this.#refs.set(id, known);
     }
