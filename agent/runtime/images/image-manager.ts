@@ -169,7 +169,7 @@ export class ImageManager {
     return (await this.ensure(pod, container, 'regular', signal)).id;
   }
 
-  /** Forgets the pulls that have not failed for ten minutes. */
+  /** Forgets the failures of pulls whose last failure was more than ten minutes ago. */
   collect(): void {
     this.#failures.collect();
   }

@@ -89,8 +89,8 @@ const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
 
 /**
  * Returns a resource such as `limits.cpu` in units of the divisor, rounded up. Without a limit of the container, the pod's
- * limit applies, and without that the node's allocatable amount, if the resource is one of `OVERCOMMITTED`. Returns `0` for a
- * resource that the container does not state otherwise.
+ * limit applies, and without that the node's allocatable amount, for the resources in `OVERCOMMITTED`. Any other resource that
+ * the container does not state is `0`.
  */
 export function resourceValue(
   pod: Pod,
