@@ -236,8 +236,9 @@ export class PodNetwork {
   }
 
   /**
-   * Applies the rules, the link and the routes to the pods of other nodes, and reports the nodes that are refused. Sets the
-   * problem and changes nothing if there are other nodes that this host cannot reach.
+   * Applies the rules, the link and the routes to the pods of other nodes, and reports the nodes that are refused. While the
+   * other nodes are not known, it applies the rules alone. Sets the problem and changes nothing if there are other nodes that
+   * this host cannot reach.
    */
   async #connect(ranges: readonly Cidr[], uplink: Uplink | undefined, bridge: string): Promise<void> {
     const { mode, port, host, hostAddresses, clusterRanges, nodeName } = this.#options;

@@ -36,7 +36,8 @@ const rangeOf = (cidr: Cidr): AddressRange => ({
 });
 
 /**
- * Returns the addresses of a block without the exceptions; none if the block is not a CIDR. Ignores exceptions that are not.
+ * Returns the addresses of a block without the exceptions; none if the block is not a CIDR. An exception that is not a CIDR is
+ * ignored.
  */
 export function blockRanges(block: { readonly cidr: string; readonly except?: readonly string[] }): AddressRange[] {
   const cidr = parseCidr(block.cidr);
