@@ -89,7 +89,10 @@ describe('the rules that bind pods to their addresses', () => {
   });
 
   it('take no text for a hardware address', () => {
-    assert.throws(() => addressScript('bound', [{ ...one, mac: '02:00 accept' }], []), /the port veth1 has a malformed MAC address/);
+    assert.throws(
+      () => addressScript('bound', [{ ...one, mac: '02:00 accept' }], []),
+      /the port veth1 has a malformed MAC address/,
+    );
   });
 });
 
