@@ -6,11 +6,12 @@
  *
  * Nothing is stored: after a restart the allocation is read from the pod's status.
  */
+import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
 import type { NodeObject } from '../../model/node.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';
 import type { Pod } from '../../model/pod.ts';
-import { podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
+import { bytesOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
 import {
   lastResources,
@@ -230,11 +231,13 @@ export class PodAllocations {
  * Whether the resize would change the swap of a container, which follows its memory request and changes only with a restart.
  */
 function changesSwap(pod: Pod, current: Pod): boolean {
-  return pod.spec.containers.some((container, index) => {
-    const before = current.spec.containers[index];
+  const allocated = new Map(initAndMainContainers(current.spec).map((container) => [container.name, container]));
+  return initAndMainContainers(pod.spec).some((container) => {
+    const before = allocated.get(container.name);
     const restarts = (container.resizePolicy ?? []).some(
       ({ resourceName, restartPolicy }) => resourceName === 'memory' && restartPolicy === 'RestartContainer',
     );
-    return before !== undefined && !restarts && requestsOf(container)['memory'] !== requestsOf(before)['memory'];
+    if (before === undefined || restarts) return false;
+    return bytesOf(requestsOf(container)['memory']) !== bytesOf(requestsOf(before)['memory']);
   });
 }

@@ -229,4 +229,18 @@ describe('a resize', () => {
     allocations.decide(restarting);
     assert.equal(allocations.conditions('v').pending, undefined);
   });
+
+  it('of the memory of a sidecar that may use swap is infeasible as well', () => {
+    const { allocations } = setUp({ mayUseSwap: true });
+    const withSidecar = (memory: string): Pod => {
+      const whole = pod('u', '1');
+      const sidecar = { name: 'sidecar', restartPolicy: 'Always', resources: { requests: { memory } } };
+      return { ...whole, spec: { ...whole.spec, initContainers: [sidecar] } } as unknown as Pod;
+    };
+    allocations.decide(withSidecar('1Gi'));
+    allocations.decide(withSidecar('1024Mi'));
+    assert.equal(allocations.conditions('u').pending, undefined);
+    allocations.decide(withSidecar('2Gi'));
+    assert.equal(allocations.conditions('u').pending?.reason, 'Infeasible');
+  });
 });
