@@ -1,4 +1,4 @@
-/** Deletes pods that have to leave their node, and says why in their condition `DisruptionTarget`. */
+/** Deletes pods that have to leave their node, and writes the reason to their condition `DisruptionTarget`. */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { Pod } from '../../api/kinds/kinds.ts';
 import { pods } from '../../api/client/resources.ts';
@@ -6,7 +6,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import type { ControllerEnvironment } from './controller.ts';
 import { podCondition } from './pod-state.ts';
 
-/** What the condition says. */
+/** The fields of the condition. */
 interface Disruption {
   readonly reason: string;
   readonly message: string;

@@ -111,7 +111,7 @@ export async function readMember(paths: EtcdPaths): Promise<MemberRecord | undef
   const { name, peerUrl, clientUrl, initialCluster, isJoined } = parseJson(text).value as Record<string, unknown>;
   const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
   if (!isText(name) || !isText(peerUrl) || !isText(clientUrl) || !isText(initialCluster))
-    throw new Error(`${paths.member} does not describe a member of etcd`);
+    throw new Error(`${paths.member} does not describe a member of etcd; restore it from a backup`);
   return { name, peerUrl, clientUrl, initialCluster, isJoined: isJoined === true };
 }
 

@@ -11,7 +11,7 @@ import type { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { type EtcdPaths, type MemberRecord, readMember } from './etcd-files.ts';
 import { withFirst } from './etcd-membership.ts';
 
-/** Members that are asked for the list of all members, and the own member. */
+/** The members from which the list of all members is read, and the own member. */
 interface AskedMembers {
   /** The URLs of members, of which the first one that answers is used. */
   readonly asked: readonly string[];

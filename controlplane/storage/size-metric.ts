@@ -1,4 +1,4 @@
-/** The metric of the storage's size, which SQLite's file and each etcd have. */
+/** Defines the metric of the storage's size, which SQLite's file and each etcd have. */
 import type { Family, Gauge, MetricsRegistry } from '../../api/component/metrics.ts';
 
 /** Registers the gauge under kube-apiserver's name, or returns it. Its label names the database or the etcd cluster. */

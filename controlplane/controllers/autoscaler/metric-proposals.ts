@@ -25,7 +25,7 @@ interface ProposalInput {
   readonly statusReplicas: number;
 }
 
-/** What one metric of the autoscaler asks for. */
+/** The number of replicas that one metric of the autoscaler proposes. */
 export interface MetricProposal {
   readonly replicas: number;
   /** The name of the metric in events and conditions. */

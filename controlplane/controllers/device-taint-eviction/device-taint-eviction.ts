@@ -21,7 +21,7 @@ const BY_POOL = 'pool';
 const BY_TAINTED_POOL = 'tainted-pool';
 const BY_TAINTED_DEVICE = 'tainted-device';
 
-/** Runs the controller. Pods and pools share one queue; the prefix of a key says which of them it names. */
+/** Runs the controller. Pods and pools share one queue; the prefix of a key is `pod:` or `pool:`. */
 export const runDeviceTaintEviction: RunController = (environment, signal) =>
   new DeviceTaintEviction(environment).run(signal);
 

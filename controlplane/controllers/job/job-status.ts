@@ -106,7 +106,7 @@ const complete = (reason: string, message: string): Verdict => ({
   message,
 });
 
-/** Returns how the job ends, or `undefined` if it goes on. A job whose status already says how it ends keeps that result. */
+/** Returns how the job ends, or `undefined` if it goes on. A result that the status of the job already shows stays. */
 export function computeVerdict(
   job: Job,
   { own, counts, status }: { readonly own: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },

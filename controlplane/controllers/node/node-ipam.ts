@@ -57,7 +57,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
           'CIDRNotAvailable',
           `Node ${name} status is now: CIDRNotAvailable`,
         );
-        throw new Error(`no pod CIDR is left for node ${name}`);
+        throw new Error(`no pod CIDR is left for node ${name}: delete unused nodes, or give a larger --cluster-cidr`);
       }
       given.set(name, free);
       await client.patch(nodes, '', name, { type: 'strategic', body: { spec: { podCIDR: free[0], podCIDRs: free } } });

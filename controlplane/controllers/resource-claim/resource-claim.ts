@@ -18,7 +18,7 @@ const POD_CLAIM_NAME = 'resource.kubernetes.io/pod-claim-name';
 
 type PodClaim = NonNullable<NonNullable<Pod['spec']>['resourceClaims']>[number];
 
-/** Runs the controller. Pods and claims share one queue; the prefix of a key says which of them it names. */
+/** Runs the controller. Pods and claims share one queue; the prefix of a key is `pod:` or `claim:`. */
 export const runResourceClaims: RunController = (environment, signal) =>
   new ResourceClaimController(environment).run(signal);
 

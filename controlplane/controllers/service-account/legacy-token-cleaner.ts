@@ -10,7 +10,7 @@ import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';
 import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../api/meta/well-known-labels.ts';
 import { SYSTEM_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
-/** The ConfigMap in kube-system that says since when the use of tokens is recorded. */
+/** The ConfigMap in kube-system with the date from which the use of tokens is recorded. */
 export const TRACKING = 'kube-apiserver-legacy-service-account-token-tracking';
 const PERIOD_MS = 24 * 3600_000;
 

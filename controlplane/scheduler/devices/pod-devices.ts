@@ -31,7 +31,7 @@ export interface ReservedClaim {
   readonly claim: ResourceClaim;
   /** The allocation of the claim. Absent if it is already allocated. */
   readonly allocation: DeviceAllocation | undefined;
-  /** What the status of the pod says about a claim for extended resources. The claim has no name until it is created. */
+  /** The mappings of a claim for extended resources in the status of the pod. The claim has no name until it is created. */
   readonly mappings?: readonly RequestMapping[] | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Reads and changes the members of an etcd cluster (API v3 over gRPC): who they are, which one leads, and alarms.
+ * Reads and changes the members of an etcd cluster (API v3 over gRPC): their names and URLs, which one leads, and alarms.
  * `etcd-membership.ts` decides what may be changed; commands and tests call both.
  */
 import { createHash } from 'node:crypto';

@@ -227,7 +227,7 @@ async function firstConnected(members: readonly Member[]): Promise<Member | unde
   return Promise.any(tried).catch(() => undefined);
 }
 
-/** Errors after which a write was certainly not executed, though the status alone does not say so. */
+/** The messages of errors after which a write was certainly not executed. The status of the call alone does not show that. */
 const NOT_EXECUTED =
   /^No connection established|^Name resolution failed|etcdserver: no leader|etcdserver: too many requests/;
 

@@ -156,7 +156,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     }
   }
 
-  /** Shows changes to readers, then to those who wait for them, and then to watches, in one turn of the event loop. */
+  /** Shows changes to readers, sends them to watches, and then resolves the waits for them, in one turn of the event loop. */
   #apply(events: readonly EtcdEvent[]): void {
     if (this.#isEnded) return;
     assertComplete(events, this.history.revision);

@@ -22,7 +22,7 @@ class TransferError extends PlainError {
 /** An etcd cluster, and the form of the keys and values in it. */
 export interface EtcdLayout extends EtcdValueLayout {
   readonly etcd: EtcdClient;
-  /** Called with a line that says what is done, after each thousand objects. */
+  /** Called with a line about the progress after each thousand objects. */
   progress(line: string): void;
 }
 
