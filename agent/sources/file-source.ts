@@ -63,7 +63,10 @@ class FileSource implements PodSource {
   readonly name = 'file';
   readonly #options: FileSourceOptions;
   readonly #known = new Map<string, KnownFile>();
-  readonly #reportedFaults = new Map<string, string>();
+  /** The faults of the last complete scan, which are not reported again. */
+  #reportedFaults: ReadonlySet<string> = new Set();
+  /** The faults that the current scan has found so far. */
+  readonly #foundFaults = new Set<string>();
   /** The latest notifications that a name of the directory appeared or disappeared. */
   readonly #renames = new Map<string, { readonly count: number; readonly atMs: number }>();
   #watcher: FSWatcher | undefined;
@@ -159,6 +162,7 @@ class FileSource implements PodSource {
    * them are of files that were removed and created again.
    */
   async #scan(): Promise<{ readonly pods: readonly Pod[]; readonly recreated: ReadonlySet<Pod> }> {
+    this.#foundFaults.clear();
     const files = await this.#files();
     for (const file of this.#known.keys()) if (!files.includes(file)) this.#known.delete(file);
     const again = this.#takeRecreated(files);
@@ -188,6 +192,7 @@ class FileSource implements PodSource {
     const beyond = this.#options.statics.replace([...objects.values()]);
     const file = objects.get(beyond[0] ?? '')?.file;
     if (file !== undefined) this.#reportFault(file, `Ignoring ${beyond.join(', ')}: the folder has too many objects`);
+    this.#reportedFaults = new Set(this.#foundFaults);
     return { pods, recreated };
   }
 
@@ -238,8 +243,7 @@ class FileSource implements PodSource {
       const fault = await objectFault(file, read.objects);
       const next = { content, pods: read.pods, objects: fault === '' ? read.objects : [], fault };
       this.#known.set(file, next);
-      if (fault === '') this.#reportedFaults.delete(file);
-      else this.#reportFault(file, fault);
+      if (fault !== '') this.#reportFault(file, fault);
       return next;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
@@ -248,9 +252,12 @@ class FileSource implements PodSource {
     }
   }
 
+  /** Reports a fault once while it lasts. A file may have several. */
   #reportFault(file: string, message: string): void {
-    if (this.#reportedFaults.get(file) === message) return;
-    this.#reportedFaults.set(file, message);
+    const fault = `${file}: ${message}`;
+    const isKnown = this.#reportedFaults.has(fault) || this.#foundFaults.has(fault);
+    this.#foundFaults.add(fault);
+    if (isKnown) return;
     this.#options.logger.error({ file }, message);
     this.#options.onBadManifest(file, message);
   }

@@ -176,6 +176,22 @@ describe('manifests in a folder', () => {
     assert.match(complaints[0] ?? '', /the pod default\/a-node in .*2, because .*1 has it already/);
   });
 
+  it('have each fault reported once while it lasts, also if a file has several', async (t) => {
+    const { directory, run, file, until, poll, complaints } = await setUp(t);
+    const both = `${manifest('a')}\n---\n${manifest('b')}\n`;
+    await writeFile(join(directory, '1'), both);
+    await writeFile(join(directory, '2'), both);
+    run(file());
+    await until(['a-node a', 'b-node a']);
+    for (let scan = 0; scan < 3; scan += 1) await poll();
+    assert.equal(complaints.length, 2, complaints.join('\n'));
+    await rm(join(directory, '2'));
+    await poll();
+    await writeFile(join(directory, '2'), both);
+    await poll();
+    assert.equal(complaints.length, 4, complaints.join('\n'));
+  });
+
   it('are found again when the directory is deleted and recreated', async (t) => {
     const { directory, run, file, until } = await setUp(t);
     await writeFile(join(directory, 'a'), manifest('a'));
