@@ -2,6 +2,7 @@
  * Computes the desired Node object with a list of setters. Each sets one part of the status in a copy. Pure, given the facts.
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { formatQuantity } from '../../../api/meta/quantity.ts';
 import type { NodeObject } from '../../model/node.ts';
@@ -307,7 +308,7 @@ function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
 
 /**
  * Returns the strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list, and null
- * removes a field.
+ * removes a field, also one of `nodeInfo`, `capacity` and other objects, which merge.
  */
 export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
   const known = before as Fields;
@@ -317,7 +318,16 @@ export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Rec
   return Object.fromEntries(
     changes.map(([key, value]) => [
       key,
-      key === 'addresses' && known[key] !== undefined ? [...(value as unknown[]), { $patch: 'replace' }] : value,
+      key === 'addresses' && known[key] !== undefined
+        ? [...(value as unknown[]), { $patch: 'replace' }]
+        : withRemovals(known[key], value),
     ]),
   );
+}
+
+/** Returns an object of a patch with null for each member that only the previous object has. Returns other values unchanged. */
+function withRemovals(before: JsonValue | undefined, next: JsonValue): JsonValue {
+  if (!isJsonObject(before) || !isJsonObject(next)) return next;
+  const removed = Object.keys(before).filter((name) => next[name] === undefined);
+  return { ...Object.fromEntries(removed.map((name) => [name, null])), ...next };
 }

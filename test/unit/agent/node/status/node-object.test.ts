@@ -95,6 +95,13 @@ test('a field that the status has no more is removed by the patch', () => {
   assert.deepEqual(statusPatch(before, next), { declaredFeatures: null });
 });
 
+test('a host whose swap is turned off has none in the node info after the patch', () => {
+  const before = status({ capacity: { ...facts.capacity, swapBytes: 1024 } });
+  const next = withStatus({ ...BLANK, status: before ?? {} }, facts).status;
+  assert.deepEqual(before?.nodeInfo?.swap, { capacity: 1024 });
+  assert.deepEqual(statusPatch(before, next), { nodeInfo: { ...next?.nodeInfo, swap: null } });
+});
+
 test('it equals the report of the kubelet about the same host to the byte', () => {
   const condition = (type: string, is: string, reason: string, message: string) => ({
     type,
