@@ -185,9 +185,7 @@ class CriRuntime implements Runtime {
 
   async sandboxProcess(id: SandboxId): Promise<number> {
     const { info } = await this.#client.call('podSandboxStatus', { podSandboxId: id, verbose: true });
-    // containerd and CRI-O show the process in `info`, whose contents the specification leaves to the runtime.
-    const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };
-    return typeof pid === 'number' ? pid : 0;
+    return processIn(info['info'] ?? '');
   }
 
   listSandboxes(filter: { readonly podUid?: string } = {}): Promise<readonly SandboxStatus[]> {
@@ -371,6 +369,20 @@ class CriRuntime implements Runtime {
     this.#closed.abort();
     this.#client.close();
     return Promise.resolve();
+  }
+}
+
+/**
+ * Returns the process of a sandbox in the member `info` of its verbose status, in which containerd and CRI-O show it; 0 if the
+ * text has none, because the specification leaves its contents to the runtime.
+ */
+function processIn(text: string): number {
+  try {
+    const { pid } = (JSON.parse(text) ?? {}) as { readonly pid?: unknown };
+    return typeof pid === 'number' ? pid : 0;
+  } catch {
+    // The runtime shows nothing there, or a text of another form.
+    return 0;
   }
 }
 

@@ -230,6 +230,18 @@ describe('the statuses of sandboxes', () => {
     assert.equal(await runtime.sandboxProcess(sandbox('s1')), 4711);
   });
 
+  it('have no known process if the runtime shows none in the form of containerd', async (t) => {
+    const texts: readonly string[] = ['', 'pid 4711', 'null', '[]', '{"pid": "4711"}'];
+    const { runtime } = await start(t, {
+      podSandboxStatus: ({ podSandboxId }: { podSandboxId: string }) => ({
+        ...sandboxStatus(podSandboxId),
+        info: { info: texts[Number(podSandboxId)] ?? '' },
+      }),
+    });
+    for (const [index, text] of texts.entries())
+      assert.equal(await runtime.sandboxProcess(sandbox(String(index))), 0, text);
+  });
+
   it('are listed newest first, each requested once', async (t) => {
     const { runtime, calls } = await start(t, {
       listPodSandbox: () => ({ items: [entry('old', 1_000_000), entry('new', 2_000_000), { id: 'other' }] }),
