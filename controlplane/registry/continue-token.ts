@@ -8,6 +8,8 @@ import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { jsonKind } from '../../api/schema/go-types.ts';
 import { quote } from '../../api/meta/field-error.ts';
+import { isInt64 } from '../../api/meta/go-number.ts';
+import { isJsonObject } from '../../api/meta/json-object.ts';
 
 /** Where the next page begins. */
 export interface ContinueToken {
@@ -35,25 +37,43 @@ export function decodeContinue(text: string): ContinueToken {
   if (stray !== null) throw refuse(`illegal base64 data at input byte ${stray.index}`);
   if (text.length % 4 === 1) throw refuse(`illegal base64 data at input byte ${text.length - 1}`);
   const decoded = Buffer.from(text, 'base64url').toString('utf8');
-  const value = parse(Buffer.from(text, 'base64url'), decoded);
-  if (value.v !== VERSION) throw refuse(`server does not recognize this encoded version ${String(value.v ?? '')}`);
-  const { rv, start } = value;
-  if (rv !== undefined && typeof rv !== 'number') throw refuse(mistyped(rv, 'rv', 'int64'));
-  if (start !== undefined && typeof start !== 'string') throw refuse(mistyped(start, 'start', 'string'));
-  if (rv === undefined || rv === 0) throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
-  if (start === undefined || start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
+  const members = parse(Buffer.from(text, 'base64url'), decoded);
+  if (members.v !== VERSION) throw refuse(`server does not recognize this encoded version ${String(members.v ?? '')}`);
+  const revision = revisionIn(members);
+  const start = members.start ?? '';
+  if (typeof start !== 'string') throw refuse(mistyped(jsonKind(start), 'start', 'string'));
+  if (revision === 0) throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
+  if (start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
   const key = start.startsWith('/') ? start : `/${start}`;
   // A key that goes up, or that has empty or needless parts, names no place below the list.
   if (posix.resolve(key) !== key) throw refuse(start);
   const below = key.slice(1);
-  return { revision: rv, after: below.endsWith('\u0000') ? below.slice(0, -1) : below };
+  return { revision, after: below.endsWith('\u0000') ? below.slice(0, -1) : below };
 }
 
-function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: unknown } {
+interface Members {
+  readonly v?: unknown;
+  readonly rv?: unknown;
+  readonly start?: unknown;
+  /** The text of `rv` if it is not that of an integer. */
+  readonly decimal?: string | undefined;
+}
+
+/** Returns the revision, or 0 if it is absent. Throws a 400 for what Go does not read as an int64. */
+function revisionIn({ rv, decimal }: Members): number {
+  if (rv === undefined || rv === null) return 0;
+  if (typeof rv !== 'number' && typeof rv !== 'bigint') throw refuse(mistyped(jsonKind(rv), 'rv', 'int64'));
+  if (decimal === undefined && isInt64(rv)) return Number(rv);
+  throw refuse(mistyped(`number ${decimal ?? String(rv)}`, 'rv', 'int64'));
+}
+
+/** Parses the JSON of a token. Throws a 400 for another text or value. */
+function parse(raw: Buffer, text: string): Members {
   try {
-    const { value } = parseJson(text);
+    const { value, decimals } = parseJson(text);
     if (value === null) return {};
-    if (typeof value === 'object' && !Array.isArray(value)) return value;
+    if (isJsonObject(value))
+      return { v: value['v'], rv: value['rv'], start: value['start'], decimal: decimals?.get('rv') };
     throw refuse(`json: cannot unmarshal ${jsonKind(value)} into Go value of type storage.continueToken`);
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
@@ -65,8 +85,8 @@ function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: 
   }
 }
 
-const mistyped = (value: unknown, field: string, type: string): string =>
-  `json: cannot unmarshal ${jsonKind(value)} into Go struct field continueToken.${field} of type ${type}`;
+const mistyped = (found: string, field: string, type: string): string =>
+  `json: cannot unmarshal ${found} into Go struct field continueToken.${field} of type ${type}`;
 
 /** Returns the 410 for a token with a compacted revision. It contains a token that continues with the newest state. */
 export function expiredContinue(token: ContinueToken): StatusError {

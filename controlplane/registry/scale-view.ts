@@ -53,8 +53,10 @@ function scaleOf(object: KubeObject): Scale {
  * selectors.
  */
 function selectorText(selector: unknown): string {
-  if (typeof selector !== 'object' || selector === null) return '';
-  if ('matchLabels' in selector || 'matchExpressions' in selector)
+  if (!isJsonObject(selector)) return '';
+  const { matchLabels, matchExpressions } = selector;
+  // The values of plain labels are texts, also those of labels that have these names.
+  if (typeof matchLabels === 'object' || typeof matchExpressions === 'object')
     return formatLabelSelector(selector as V1LabelSelector);
   return formatLabelSelector({ matchLabels: selector as Record<string, string> });
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { appsKinds } from '../../../../../controlplane/registry/kinds/apps/apps.ts';
+import { workloadScale } from '../../../../../controlplane/registry/scale-view.ts';
 import { rulesOf } from './strategy-fixture.ts';
 
 const deployments = rulesOf(appsKinds, 'apps', 'deployments');
@@ -11,6 +12,14 @@ const controllers = rulesOf(appsKinds, '', 'replicationcontrollers');
 
 const selector = { matchLabels: { app: 'a' } };
 const template = { metadata: { labels: { app: 'a' } }, spec: { containers: [{ name: 'c', image: 'app:1' }] } };
+
+test('the Scale of a replication controller has its plain labels as the selector, whatever their names are', () => {
+  const selectorOf = (labels: object): string | undefined =>
+    workloadScale.scaleOf({ metadata: { name: 'x' }, spec: { selector: labels } }).status?.selector;
+  assert.equal(selectorOf({ app: 'a' }), 'app=a');
+  assert.equal(selectorOf({ matchLabels: 'a' }), 'matchLabels=a');
+  assert.equal(selectorOf(selector), 'app=a');
+});
 
 test('without a selector no template matches', () => {
   const { errors } = deployments.create({ spec: { template } });
