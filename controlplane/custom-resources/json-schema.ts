@@ -42,13 +42,13 @@ export interface JsonSchema {
   readonly 'x-kubernetes-validations'?: readonly JsonObject[];
 }
 
-/** Returns the schema of the items, if there is one for all of them. */
+/** Returns the schema of the items, or `undefined` if there is none or a list of schemas. */
 export function itemsOf(schema: JsonSchema): JsonSchema | undefined {
   const { items } = schema;
   return items !== undefined && !Array.isArray(items) ? (items as JsonSchema) : undefined;
 }
 
-/** Returns the schema of a member: its own one, or `additionalProperties`. */
+/** Returns the schema of a member: its own one, or `additionalProperties`. `undefined` if there is neither. */
 export function memberSchema(schema: JsonSchema, name: string): JsonSchema | undefined {
   const { properties, additionalProperties } = schema;
   if (properties !== undefined && Object.hasOwn(properties, name)) return properties[name];
@@ -70,7 +70,10 @@ export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
 
 const preservingItems = new WeakMap<JsonSchema, JsonSchema>();
 
-/** Returns the schema for pruning items: items of a list that preserves unknown fields preserve them, too. */
+/**
+ * Returns the schema for pruning items: items of a list that preserves unknown fields preserve them, too. `undefined` if the
+ * items have no schema.
+ */
 export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
   const items = itemsOf(schema);
   if (items === undefined || schema[PRESERVES] !== true) return items;

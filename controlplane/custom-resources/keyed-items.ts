@@ -10,7 +10,7 @@ import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 export class KeyedItems {
   readonly #indexes = new Map<readonly JsonValue[], ReadonlyMap<string, JsonObject>>();
 
-  /** Returns the first item of `list` that has the same keys as `item`. */
+  /** Returns the first item of `list` that has the same keys as `item`, or `undefined` if there is none. */
   find(list: readonly JsonValue[], keys: readonly string[], item: JsonObject): JsonObject | undefined {
     let index = this.#indexes.get(list);
     if (index === undefined) {

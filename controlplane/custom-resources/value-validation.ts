@@ -156,7 +156,10 @@ interface TypeFault {
   readonly found: string;
 }
 
-/** Returns how a value differs from the type of its schema. With a format, the check of the format judges texts and lists. */
+/**
+ * Returns how a value differs from the type of its schema, or `undefined` if it has the type. With a format, the check of the
+ * format judges texts and lists.
+ */
 function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined {
   const types =
     schema['x-kubernetes-int-or-string'] === true ? ['integer', 'string'] : schema.type ? [schema.type] : [];

@@ -97,7 +97,7 @@ function otherVersions(lookup: VersionLookup): NonNullable<Writer['others']> {
 const withMetadata = (object: JsonObject): KubeObject =>
   ((object['metadata'] ?? undefined) === undefined ? { ...object, metadata: {} } : object) as unknown as KubeObject;
 
-/** Waits for a conversion. A failure of a webhook concerns the ownership of fields only, so it is an error of its own. */
+/** Waits for a conversion. Throws an `UntypedVersionError` if the webhook fails, because that concerns only the ownership. */
 function* outcomeOf(converted: KubeObject | Promise<KubeObject>): Pausing<JsonObject> {
   if (!(converted instanceof Promise)) return converted as unknown as JsonObject;
   try {
@@ -165,8 +165,8 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
 }
 
 /**
- * Returns the object with its managed fields after a write other than apply. Yields after each step that visits the whole
- * object.
+ * Returns the object with its managed fields after a write other than apply, or without any if ownership cannot be computed.
+ * Yields after each step that visits the whole object.
  */
 function* updateManaged(
   struct: StructType,
@@ -221,7 +221,10 @@ function dropForeign(owners: Owners, writer: Writer): void {
   }
 }
 
-/** Returns the owners as entries: the entries of `live` itself if they already have the same owners, fields and times. */
+/**
+ * Returns the owners as entries: the entries of `live` itself if they already have the same owners, fields and times. Returns
+ * `undefined` without owners.
+ */
 function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = equalEntries(owners, live);
   const old = entries === undefined ? undefined : readOwners(entries);

@@ -44,7 +44,7 @@ export function* patchObject(object: KubeObject, patch: PlainPatch, expected: Ex
   }
 }
 
-/** Returns the literals in the values of operations by the paths that the operations name. */
+/** Returns the literals in the values of operations by the paths that the operations name, or `undefined` without literals. */
 function decimalsOfOperations(
   operations: unknown,
   decimals: ReadonlyMap<string, string> | undefined,

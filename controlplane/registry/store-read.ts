@@ -100,7 +100,7 @@ interface Selected {
   readonly prefix: string;
 }
 
-/** Evaluates resourceVersion, resourceVersionMatch, limit and continue. */
+/** Evaluates resourceVersion, resourceVersionMatch, limit and continue. Throws a 400 for values that are invalid together. */
 function wanted(options: ListOptions): Wanted {
   const { resourceVersion, resourceVersionMatch: match, limit } = options;
   if (options.continue !== '') {

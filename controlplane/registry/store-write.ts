@@ -291,7 +291,10 @@ function settle(reservation: Reservation | undefined, target: WriteTarget): void
   else reservation?.commit();
 }
 
-/** Checks the resourceVersion of an update. Some kinds allow updates without one. */
+/**
+ * Checks the resourceVersion of an update, and sets it if it is absent. Throws a 409 for another version, and a 422 if it is
+ * absent and the kind requires it.
+ */
 function checkVersion({ store, target }: Write, object: KubeObject, revision: number): void {
   const named = revisionOf(object);
   if (named === 0) {

@@ -171,7 +171,7 @@ function intervalsOf(text: string): Interval[] {
   });
 }
 
-/** Returns the first index that both lists contain. Both lists are sorted in ascending order. */
+/** Returns the first index that both lists contain, or `undefined`. Both lists are sorted in ascending order. */
 function firstOverlap(completed: string, failed: string): number | undefined {
   const [a, b] = [intervalsOf(completed), intervalsOf(failed)];
   let [i, j] = [0, 0];

@@ -171,7 +171,7 @@ function portNumber(text: string): number {
 
 const DEFAULT_PORTS = { http: 80, https: 443 } as const;
 
-/** Returns the client's path and query unchanged, byte for byte. */
+/** Returns the client's path and query unchanged, byte for byte. Throws a 400 for those that must not be forwarded. */
 function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
   const fault = forwardingFault(rawPath, rawQuery);
   if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);

@@ -47,7 +47,10 @@ export function endpointOf(info: ResourceInfo, subresource: string, kind: Endpoi
   return { info, subresource, kind, strategy: {} };
 }
 
-/** Serves the subresource `binding` of pods or, without `subresource`, the resource `bindings`. */
+/**
+ * Serves the subresource `binding` of pods or, without `subresource`, the resource `bindings`. A create rejects with a 400 for
+ * a body with another name than the path, and with the errors of `bind`.
+ */
 export function createBindingRest(
   parts: ActionParts,
   info: ResourceInfo,
