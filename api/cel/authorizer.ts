@@ -130,6 +130,7 @@ export function authorizerValue(check: Check, request: Omit<CheckAttributes, 've
   return new Root(new Decider(check), { ...request, verb: '' });
 }
 
+/** Declares the method that sets an attribute of a resource check. */
 const set = (name: string, typeName: string, more: (value: string) => Partial<CheckAttributes>): FunctionRow =>
   method(name, [resource, string], resource, (builder: Builder, value: string) => builder.with(typeName, more(value)));
 

@@ -24,7 +24,7 @@ import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 /** The cost limit of one expression. */
 const CALL_BUDGET = 1_000_000;
 
-/** Each error quotes its line, so many errors in a long line would use too much memory. */
+/** The maximum number of faults in a message. Each quotes its line, so many faults in a long line would fill the memory. */
 const MAX_FAULTS = 100;
 const MAX_SOURCE_LENGTH = 100_000;
 
@@ -66,7 +66,7 @@ export interface Program {
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
 
-/** The message has every fault with its position. */
+/** The error of an expression that is not valid. The message has the first `MAX_FAULTS` faults with their positions. */
 export class CelCompileError extends Error {
   /** `program instantiation` if the types are right, but a part that is constant has no value. */
   readonly stage: 'compilation' | 'program instantiation';

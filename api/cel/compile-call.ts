@@ -63,7 +63,7 @@ const NUMBERS = 'double int uint';
 const TIMES = 'google.protobuf.Duration google.protobuf.Timestamp';
 const ORDERED = `bool bytes string ${NUMBERS} ${TIMES}`;
 
-/** The types whose values have an operator. cel-go names the operator in the error of a first operand that has it not. */
+/** The types whose values have an operator. For a first operand of another type, the error of cel-go names the operator. */
 const OPERAND_TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map(
   Object.entries({
     '_+_': `bytes list string ${NUMBERS} ${TIMES}`,

@@ -53,6 +53,7 @@ export interface ExpressionCompiler {
     variables: readonly { readonly name: string; readonly type: CelType }[],
     compile: (slots: readonly number[]) => Result,
   ): Result;
+  /** Reports a compile error. Returns a part that stands in place of what could not be compiled. */
   fault(at: number, message: string): Compiled;
   /** Reports that a constant part of the expression has no value. */
   failConstant(message: string): void;

@@ -60,7 +60,7 @@ export class FunctionTable {
     }
   }
 
-  /** Returns the overloads of a function or of a method. */
+  /** Returns the overloads of a function or of a method, or `undefined` if there is none of this name. */
   find(name: string, { isMethod }: { readonly isMethod: boolean }): readonly Overload[] | undefined {
     return this.#rows.get(isMethod ? `.${name}` : name);
   }

@@ -14,7 +14,10 @@ import {
   Uint,
 } from './values.ts';
 
-/** Throws `CelError` for a value that JSON cannot represent, such as an infinite number or a map whose keys are no texts. */
+/**
+ * Converts a value to JSON. Throws `CelError` for a value that JSON cannot represent, such as an infinite number or a map whose
+ * keys are no texts.
+ */
 export function toJson(value: CelValue): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'bigint') return safe(value);

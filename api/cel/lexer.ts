@@ -46,7 +46,10 @@ const HALVES: ReadonlySet<string> = new Set(['=', '&', '|']);
 /** The number of faults after which the rest of a text is not read. */
 const MAX_FAULTS = 100;
 
-/** Skips what begins no token, and returns it as faults. */
+/**
+ * Splits a source into tokens, of which the last one marks the end. What begins no token is skipped and returned as faults, and
+ * after `MAX_FAULTS` of them the rest is not read. Throws `CelSyntaxError` for an identifier in backquotes.
+ */
 export function tokenize(source: string): { readonly tokens: readonly Token[]; readonly faults: SyntaxFault[] } {
   const tokens: Token[] = [];
   const faults: SyntaxFault[] = [];
@@ -146,7 +149,10 @@ function stringAt(source: string, at: number, start: RegExpExecArray): { token: 
   return { token: { kind: 'string', text, at, end }, length };
 }
 
-/** Finds the closing quotes. In a raw literal a backslash has no special meaning. */
+/**
+ * Returns the offset of the closing quotes, or `undefined` if there are none. In a raw literal a backslash has no special
+ * meaning.
+ */
 function closingQuotes(source: string, from: number, quotes: string, raw: boolean): number | undefined {
   for (let at = from; at < source.length; at += 1) {
     if (source.startsWith(quotes, at)) return at;
@@ -168,7 +174,7 @@ function textOf(body: string, refuse: () => LexicalError): string {
   });
 }
 
-/** Rejects surrogates, which are not characters. */
+/** Returns the character of a code. Throws for surrogates, which are not characters, and for codes beyond Unicode. */
 function characterOf(code: number, refuse: () => LexicalError): string {
   if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw refuse();
   return String.fromCodePoint(code);

@@ -179,7 +179,7 @@ const conversions: FunctionRow[] = [
   fn('uint', [uint], uint, (a: Uint) => a),
   fn('uint', [int], uint, (a: bigint) => checkedUint(a)),
   fn('uint', [double], uint, ({ value }: Double) => {
-    // As of the bounds of an int, a double at the bound may represent an integer beyond it.
+    // As for the bounds of an int, a double at the bound may represent an integer beyond it.
     if (!(value > -1 && value < 2 ** 64)) throw new CelError('unsigned integer overflow');
     return checkedUint(BigInt(Math.trunc(value)));
   }),
@@ -241,7 +241,7 @@ function codePoints(text: string): number {
 const MAX_KEPT_INSTRUCTIONS = 100_000;
 const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 
-/** Compiles a regular expression that matches in linear time. Throws if the pattern is invalid. */
+/** Compiles a regular expression that matches in linear time. Throws `CelError` if the pattern is invalid. */
 export function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {
@@ -290,7 +290,7 @@ export const MATCHING_STEPS = 5;
 
 /**
  * Returns the cost of a match. A short pattern with counted repetitions is a large program, and each of its instructions may be
- * active at each character. Throws if the pattern is invalid.
+ * active at each character. Throws `CelError` if the pattern is invalid.
  */
 export function matchCost(text: string, pattern: string): number {
   // A match reads the beginning of the pattern's program for an empty text as well.

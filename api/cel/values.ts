@@ -33,7 +33,6 @@ const MAX_DURATION = INT64_MAX;
 
 /** A time, in nanoseconds since 1970. */
 export class Timestamp {
-  /** Nanoseconds since 1970. */
   readonly ns: bigint;
   /** Throws `CelError` outside of the years 1 to 9999. */
   constructor(ns: bigint) {

@@ -48,7 +48,8 @@ export function tokenFileCredentials(path: string, clock: Clock): ClientCredenti
 
 /**
  * Reads a certificate from files. The files are checked at most once a second, and read if their times have changed. While they
- * are being replaced, one may be missing or not match the other; the previous pair is used until both are complete.
+ * are being replaced, one may be missing or not match the other; the previous pair is used until both are complete. `current`
+ * rejects as long as no pair could be read.
  */
 export function certificateFileCredentials(
   paths: { readonly certificate: string; readonly key: string },
@@ -79,7 +80,7 @@ export function certificateFileCredentials(
   };
 }
 
-/** Throws if one of them is not in PEM. */
+/** Whether the key is that of the certificate. Throws if one of them is not in PEM. */
 function isPair(certificate: string, key: string): boolean {
   return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
 }
@@ -99,6 +100,11 @@ async function versionOf(paths: readonly string[]): Promise<string> {
   return stats.map(({ mtimeMs, ino, size }) => `${mtimeMs}.${ino}.${size}`).join(',');
 }
 
+/**
+ * Reads a text from a file, and again at most once in `everyMs`. `text` rejects if the file could never be read. `forget` makes
+ * the next `text` read the file, and returns whether the last reading was more than a second ago, so that the file may have
+ * changed.
+ */
 function rereadText(path: string, clock: Clock, everyMs: number): { text(): Promise<string>; forget(): boolean } {
   let readAt = Number.NEGATIVE_INFINITY;
   let text: string | undefined;

@@ -158,10 +158,11 @@ export class CoreEventRecorder implements EventRecorder {
     remember(this.#remembered, key, { name, count, firstTimestamp });
   }
 
-  #limitOf(subject: string): RateLimiter {
+  /** Returns the rate limit of the events with the key, which names an object and a type. */
+  #limitOf(key: string): RateLimiter {
     const { clock, burst = 25, qps = 1 / 300 } = this.#options;
-    const limit = this.#limits.get(subject) ?? new RateLimiter({ clock, qps, burst });
-    remember(this.#limits, subject, limit);
+    const limit = this.#limits.get(key) ?? new RateLimiter({ clock, qps, burst });
+    remember(this.#limits, key, limit);
     return limit;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Reports events of events.k8s.io. The first event of a kind is created. Equal events within six minutes turn it into a series
- * whose count is patched. The scheduler uses it.
+ * Reports events of events.k8s.io. Of equal events, the first one is created. Each further one within six minutes of the last
+ * turns it into a series, or increments the count of the series. The scheduler uses it.
  */
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from '../machinery/clock.ts';
@@ -40,7 +40,7 @@ export class EventSeriesRecorder implements EventRecorder {
     try {
       await this.#write(report);
     } catch (error) {
-      this.#options.logger.debug({ err: error }, 'An event was not recorded');
+      this.#options.logger.debug({ reason: report.reason, err: error }, 'An event was not recorded');
     }
   }
 

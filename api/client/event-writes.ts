@@ -19,7 +19,7 @@ export interface Report {
   readonly at: number;
 }
 
-/** Owns the queue. An event that cannot be written is logged and dropped. */
+/** Owns the queue. The recorder retries, logs and drops an event that cannot be written. */
 export class EventWrites {
   readonly #waiting: (() => Promise<void>)[] = [];
   #writing: Promise<void> | undefined;
@@ -40,7 +40,7 @@ export class EventWrites {
     this.#writing ??= this.#drain();
   }
 
-  /** Resolves when all queued events are written. */
+  /** Resolves when all queued events were written or dropped. */
   async flush(): Promise<void> {
     await this.#writing;
   }
@@ -52,7 +52,10 @@ export class EventWrites {
     this.#writing = undefined;
   }
 
-  /** Returns the name of an event: its time in hexadecimal nanoseconds, like client-go. */
+  /**
+   * Returns the name of an event, like client-go: the name of the object, a dot, and the time in hexadecimal nanoseconds. A
+   * counter makes the names of events of one millisecond different.
+   */
   nameOf(regarding: ObjectReference, atMs: number): string {
     this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
     const suffix = (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);

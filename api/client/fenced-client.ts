@@ -1,6 +1,6 @@
 /**
  * Wraps a client, so that it writes only while a condition holds, for the work of a leader: what still runs after the end of
- * its term can no longer change the cluster. It may read.
+ * its term can no longer change the cluster. Reads always pass.
  */
 import { newServiceUnavailable } from '../meta/status-error.ts';
 import type { Client } from './client.ts';

@@ -1,7 +1,8 @@
 /**
  * Implements `Client` over HTTP(S). It builds the paths and query parameters of the API, and turns responses into objects and
  * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it, and a
- * GET also once after any other failure of its connection. Watches are read only as fast as the caller consumes them.
+ * GET also after any other failure of its connection. After failures of connections, a request is repeated as often as there
+ * are servers. Watches are read only as fast as the caller consumes them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';
@@ -44,7 +45,7 @@ interface HttpClientOptions extends TransportOptions {
    */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
-  /** The maximum size of a response, watches excepted. The default is 512 MiB, beyond which no text fits. */
+  /** The maximum size of a response, watches excepted. The default is 512 MiB, because Node.js has no longer texts. */
   readonly largestResponseBytes?: number;
   readonly observe?: RequestObserver;
 }
@@ -220,7 +221,11 @@ export class HttpClient implements Client {
       : mapped(framesOf(body), (frame) => decoder.decodeWatchEvent(frame));
   }
 
-  /** Sends a request to any path. Failures are `StatusError`s. The caller must read or destroy the body. */
+  /**
+   * Sends a request to any path, and resolves to a response with a status below 400. The caller must read or destroy its body.
+   * Rejects with a `StatusError` for any other response, with the error of the connection or of the credentials if there is no
+   * response, and with the reason of the signal.
+   */
   async raw(request: RawRequest): Promise<TransportResponse> {
     const { body, contentType } = this.#encoded(request);
     const observed = this.#observed(request);
@@ -279,7 +284,7 @@ export class HttpClient implements Client {
 
   /**
    * Sends a request to any path and reads the response, both within the timeout of the client. Failures are `StatusError`s,
-   * and other errors if there is no response.
+   * and other errors if there is no response or if it cannot be decoded.
    */
   async json(request: RawRequest): Promise<unknown> {
     if (this.#timeoutMs === undefined) return this.#answer(request);

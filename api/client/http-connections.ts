@@ -1,6 +1,6 @@
 /**
- * Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A peer that is silent
- * while requests are open is pinged. `http-transport.ts` opens them and decides which one is used.
+ * Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A session with open
+ * requests pings the server regularly. `http-transport.ts` opens the connections and decides which one is used.
  */
 import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
@@ -39,8 +39,9 @@ export class NotSentError extends Error {
 
 /** How long a silent server is waited for, in milliseconds. */
 export interface Patience {
-  /** A peer that was silent for this long while requests are open is pinged. */
+  /** The time between two pings of the server while requests are open. */
   readonly idleMs: number;
+  /** How long the server may take to answer a ping. */
   readonly pingMs: number;
   readonly connectMs: number;
 }
@@ -155,7 +156,7 @@ export class Http2Connection implements Connection {
           reject(
             request.signal?.aborted
               ? (request.signal.reason as Error)
-              : new Error('the connection was closed before an answer came'),
+              : new Error(`${this.#authority} closed the connection before it answered`),
           );
       });
       if (request.body !== undefined) stream.end(request.body);
@@ -180,7 +181,7 @@ export class Http2Connection implements Connection {
     if (this.#streams.size === 0) this.#session.ref();
     this.#streams.add(stream);
     if (isWatch) this.#watches.add(stream);
-    this.#watchOver();
+    this.#pingRegularly();
     stream.once('close', () => {
       this.#watches.delete(stream);
       this.#streams.delete(stream);
@@ -191,8 +192,8 @@ export class Http2Connection implements Connection {
     });
   }
 
-  /** Pings a peer that has been silent for long while requests are open. */
-  #watchOver(): void {
+  /** Pings the server again and again while requests are open. Destroys the session if a ping is not answered in time. */
+  #pingRegularly(): void {
     if (this.#pinger !== undefined) return;
     const { clock, patience, onDead } = this.#options;
     const { idleMs, pingMs } = patience();
@@ -203,7 +204,7 @@ export class Http2Connection implements Connection {
       const judge = (): void => {
         if (isAnswered || !this.usable) return;
         this.usable = false;
-        this.#session.destroy(new Error('the server does not answer pings'));
+        this.#session.destroy(new Error(`${this.#authority} does not answer pings`));
         onDead();
       };
       // If this process was busy or frozen, the timer is due before the answer that has arrived meanwhile is read.
@@ -213,12 +214,12 @@ export class Http2Connection implements Connection {
         deadline.cancel();
       });
       if (!sent) deadline.cancel();
-      this.#watchOver();
+      this.#pingRegularly();
     });
   }
 }
 
-/** A pool that opens a connection for each request that runs. */
+/** A pool of HTTP/1.1 with a connection for each request that runs. Requests use connections of finished ones again. */
 export class PooledConnection implements Connection {
   readonly #url: URL;
   readonly #tls: ConnectionOptions | undefined;

@@ -115,7 +115,10 @@ export class HttpTransport {
     this.closeConnections();
   }
 
-  /** Sends the request to the current server, and moves on to the next one if it cannot be reached. */
+  /**
+   * Sends the request to the current server. If that cannot be reached, rejects with a `NotSentError`, and the next request
+   * goes to the next server. Rejects as well if the client is closed, and with the reason of the signal.
+   */
   async request(request: TransportRequest): Promise<TransportResponse> {
     if (this.#closed) throw new Error('the client is closed');
     request.signal?.throwIfAborted();
@@ -136,7 +139,7 @@ export class HttpTransport {
     const { current } = this.#servers;
     const opening: Promise<Connection> = this.#open().then(
       (connection) => {
-        // The certificate was replaced while the connection was opened.
+        // If the certificate was replaced while the connection was opened, later requests use another connection.
         if (this.#connection === opening) this.#live = connection;
         return connection;
       },

@@ -32,16 +32,16 @@ export interface Informer<T = KubeObject> {
   readonly resource: Resource;
   /** Whether the cache has been filled once. */
   readonly hasSynced: boolean;
-  /** Resolves when the cache has been filled. Rejects with the signal's reason. */
+  /** Resolves when the cache has been filled. Rejects with the signal's reason if the signal aborts before. */
   synced(signal?: AbortSignal): Promise<void>;
   /** The newest resource version seen. Versions of one server are comparable integers. */
   readonly seenVersion: bigint;
-  /** Returns an object. `namespace` is '' for cluster-scoped objects. */
+  /** Returns an object, or `undefined` if the cache has none of this name. `namespace` is '' for cluster-scoped objects. */
   get(namespace: string, name: string): T | undefined;
   /** Returns all objects, or those of a namespace. */
   list(namespace?: string): T[];
   readonly size: number;
-  /** Returns the objects for which the index function returned `value`. */
+  /** Returns the objects for which the index function returned `value`. Throws if there is no such index. */
   byIndex(index: string, value: string): T[];
   /** Adds an index. Adding a name again does nothing, so that several users can request the same index. */
   addIndex(name: string, values: (object: T) => readonly string[]): void;

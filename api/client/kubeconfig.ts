@@ -1,6 +1,6 @@
 /**
  * Reads kubeconfig files: one file, or the files of KUBECONFIG merged, where the first value wins. Selects a context and
- * returns what the HTTP client needs. Writes files atomically with mode 0600. Every error names the file and a remedy.
+ * returns what the HTTP client needs. Writes files atomically with mode 0600. Every `KubeconfigError` names the file.
  */
 import { PlainError } from '../component/plain-error.ts';
 import { readFile } from 'node:fs/promises';
@@ -90,7 +90,7 @@ export interface LoadedKubeconfig {
 
 /**
  * Loads `path`, or else KUBECONFIG, or else `~/.kube/config`. Missing files of a KUBECONFIG list are skipped, unless all are
- * missing.
+ * missing. Throws `KubeconfigError` if no file exists, and for a file that cannot be read or is not a kubeconfig.
  */
 export async function loadKubeconfig(
   path?: string,
@@ -170,7 +170,7 @@ async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> 
 /** The fields of users and clusters that name programs or other files. */
 const FOREIGN = ['exec', 'tokenFile', 'client-certificate', 'client-key', 'certificate-authority'] as const;
 
-/** Returns which of these fields a kubeconfig has. */
+/** Returns those fields of the users and clusters of a kubeconfig that name programs or other files. */
 export function foreignFields({ clusters, users }: LoadedKubeconfig): readonly string[] {
   const entries: readonly object[] = [...clusters.values(), ...users.values()].map(({ value }) => value);
   return FOREIGN.filter((field) => entries.some((entry) => Object.hasOwn(entry, field)));
@@ -185,7 +185,7 @@ interface AccessOptions {
 
 /**
  * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` with the
- * file if the kubeconfig lacks one of them.
+ * file if the kubeconfig lacks one of them or if a file that it names cannot be read, and an `Error` for a wrong exec plugin.
  */
 export async function serverAccess(config: LoadedKubeconfig, options: AccessOptions): Promise<ServerAccess> {
   const where = config.files.join(', ');
@@ -330,7 +330,10 @@ function relativeTo(file: string, path: string): string {
   return isAbsolute(path) ? path : resolve(dirname(file), path);
 }
 
-/** Creates a kubeconfig with one cluster, one user and one context, which is current. Certificates and keys are inline PEM. */
+/**
+ * Creates a kubeconfig with one cluster, one user and one context, which is current. The CA is inline, and the certificate and
+ * the key of the user are inline or in files.
+ */
 export function newKubeconfig(options: {
   readonly cluster: string;
   readonly server: string;
@@ -369,11 +372,14 @@ export function newKubeconfig(options: {
   };
 }
 
-/** Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it. */
+/**
+ * Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it. Throws
+ * `KubeconfigError` if it cannot be written.
+ */
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');
-  await makeFolder(dirname(path), 0o755);
   try {
+    await makeFolder(dirname(path), 0o755);
     await replaceFile(path, dump(config, { lineWidth: -1 }), { mode: 0o600 });
   } catch (error) {
     throw new KubeconfigError(`kubeconfig ${path} cannot be written: ${(error as Error).message}`, { cause: error });

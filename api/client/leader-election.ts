@@ -49,7 +49,7 @@ export interface Term {
   readonly signal: AbortSignal;
   /**
    * Whether the term lasts by the clock. It is exact also while the signal is late because the event loop was busy or the host
-   * slept, so each write asks it.
+   * slept, so each write checks it.
    */
   readonly lasts: () => boolean;
 }
@@ -59,7 +59,10 @@ type Lead = (term: Term) => Promise<void>;
 
 /** Candidates spread their attempts by this share of the period. */
 const JITTER = 0.2;
-/** The lease that a leader gives up can be taken after this time. */
+/**
+ * The duration in the record of a lease that a leader has given up, as client-go writes it. The lease has no holder, so a
+ * candidate takes it at its next attempt.
+ */
 const RELEASED_SECONDS = 1;
 
 type LeaseSpec = NonNullable<Lease['spec']>;
@@ -120,7 +123,7 @@ class Candidate {
     this.#options = options;
   }
 
-  /** Returns false if the signal aborts before. */
+  /** Tries until this process holds the lease, and then resolves to true. Resolves to false if the signal aborts before. */
   async acquire(signal: AbortSignal): Promise<boolean> {
     const { clock, logger, name, retryPeriodMs, renewDeadlineMs, random } = this.#options;
     while (!signal.aborted) {
@@ -274,6 +277,7 @@ class Candidate {
     );
   }
 
+  /** Remembers the lease, and the time at which its record was last seen to change. Throws if the attempt was given up. */
   #observe(lease: Lease, attempt: number): void {
     if (attempt !== this.#attempt) throw new Error('the answer of the API server came too late');
     const record = stringifyJson(lease.spec ?? {});

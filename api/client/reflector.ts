@@ -114,8 +114,8 @@ class Reflector {
   }
 
   /**
-   * Reads the initial contents as a stream of ADDED events that ends with a marked bookmark. Then continues with the same
-   * watch.
+   * Reads the initial contents as a stream of ADDED events that ends with a marked bookmark. Then follows the changes with the
+   * same watch. If the server refuses initial events, the next step lists instead.
    */
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
@@ -168,6 +168,7 @@ class Reflector {
     }
   }
 
+  /** Follows the changes with one watch until it ends. Throws if it ends at once without an event. */
   async #follow(resourceVersion: string, signal: AbortSignal): Promise<void> {
     const { client, resource, clock } = this.#options;
     const started = clock.monotonic();

@@ -16,7 +16,7 @@ interface GroupVersion {
   clusterScoped<T>(resource: string, kind: string): ResourceOf<T>;
 }
 
-/** Begins the name of a resource, also of one that is known at run time only. The group of the core resources is empty. */
+/** Returns functions that name the resources of a group and version. The group of the core resources is empty. */
 export function groupVersion(group: string, version: string): GroupVersion {
   return {
     namespaced: (resource, kind) => ({ group, version, resource, kind, namespaced: true }),

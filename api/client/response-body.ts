@@ -48,7 +48,10 @@ export async function* linesOf(
   if (takesRest && line.size > 0) yield line.take().toString('utf8');
 }
 
-/** Yields the frames of a body. Each has its length before it, as four bytes, the high byte first. */
+/**
+ * Yields the frames of a body. Each has its length before it, as four bytes, the high byte first. Throws for a frame that is
+ * too large. Drops an incomplete frame at the end, which is an event that was cut off.
+ */
 export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
   const gathered = new GatheredBytes();
   let wanted = FRAME_HEADER_BYTES;

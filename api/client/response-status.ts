@@ -51,12 +51,18 @@ function parseStatus(text: string): Status | undefined {
 /** API servers ask for half a minute at most. A proxy, or a webhook through an API server, may ask for days. */
 const MAX_WAIT_MS = 60_000;
 
-/** Returns the wait that a server asks for in seconds, in milliseconds and bounded. Any other value than a number is none. */
+/**
+ * Converts the seconds that a server asks a client to wait to milliseconds, at most `MAX_WAIT_MS`. Returns 0 for what is no
+ * positive number.
+ */
 export function boundedWaitMs(seconds: unknown): number {
   return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, MAX_WAIT_MS) : 0;
 }
 
-/** Returns the milliseconds to wait before a retry. Only responses which mean that the request was not served have them. */
+/**
+ * Returns the milliseconds to wait before a retry, or `undefined` if the response does not ask for one. Only a response which
+ * means that the request was not served asks for a retry.
+ */
 export function retryAfterMs(response: TransportResponse): number | undefined {
   if (response.status !== 429 && response.status < 500) return undefined;
   const header = response.headers['retry-after'];

@@ -16,7 +16,7 @@ export class ServerList {
   #current: string;
   #leftMs = Number.NEGATIVE_INFINITY;
 
-  /** URLs. The first one is used first. */
+  /** Takes the URLs, of which the first one is used first. Throws if there is none. */
   constructor(servers: readonly string[], clock: Clock) {
     this.#clock = clock;
     this.#servers = distinct(servers);
@@ -34,12 +34,15 @@ export class ServerList {
     return this.#servers;
   }
 
-  /** Replaces the servers. The current one is used further, even if it is not among them, until it fails. */
+  /**
+   * Replaces the servers. The current one is used further, even if it is not among them, until it fails. Does nothing for an
+   * empty list.
+   */
   replace(servers: readonly string[]): void {
     if (servers.length > 0) this.#servers = distinct(servers);
   }
 
-  /** Moves on to the next server. Does nothing if another client has moved on already. */
+  /** Moves on to the next server. Does nothing if another client has moved on already, or if there is no other server. */
   failed(server: string): void {
     if (server !== this.#current) return;
     const next = this.#servers[(this.#servers.indexOf(server) + 1) % this.#servers.length];

@@ -4,15 +4,15 @@
  */
 
 /**
- * Returns a prefix such as `line 12: ` if the lines have the field, else an empty string. Finds the field by its keys in order
- * of indentation.
+ * Returns a prefix such as `line 12: ` for the line of the field, or of the innermost part of its path that the lines have.
+ * Returns an empty string if they have no part of it.
  */
 export function lineOf(lines: readonly string[], field: string): string {
   const index = lineIndexOf(lines, field);
   return index < 0 ? '' : `line ${index + 1}: `;
 }
 
-/** Returns the index of the line that has the field, or -1. */
+/** Returns the index of the line of the field, or of the innermost part of its path that the lines have; -1 for none. */
 export function lineIndexOf(lines: readonly string[], field: string): number {
   const parts = field.split(/[.[\]]/).filter((part) => part !== '');
   let at = 0;
@@ -36,14 +36,14 @@ export function lineIndexOf(lines: readonly string[], field: string): number {
   return found;
 }
 
-/** Returns the line after an item of a list, so that a field that the item lacks is not found in the next item. */
+/** Returns the index of the line after an item of a list, so that a field that the item lacks is not found in the next item. */
 function endOfItem(lines: readonly string[], item: number): number {
   const indent = (lines[item] ?? '').search(/\S/);
   const next = lines.findIndex((line, index) => index > item && line.trim() !== '' && line.search(/\S/) <= indent);
   return next < 0 ? lines.length : next;
 }
 
-/** Returns the line of the n-th item of the list that begins after `from`, or -1. */
+/** Returns the index of the line of the n-th item of the list that begins at `from` or after it, or -1. */
 function nthItem(lines: readonly string[], from: number, wanted: number): number {
   let indent = -1;
   let count = -1;

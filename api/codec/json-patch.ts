@@ -128,8 +128,8 @@ interface Root {
 }
 
 function applyOperation(root: Root, { op, path: givenPath, from: givenFrom, value }: Operation): void {
-  const from = op === 'move' || op === 'copy' ? decoded(op, 'from', givenFrom) : '';
-  const path = decoded(op, 'path', givenPath);
+  const from = op === 'move' || op === 'copy' ? requiredPointer(op, 'from', givenFrom) : '';
+  const path = requiredPointer(op, 'path', givenPath);
   switch (op) {
     case 'add': {
       const place = target(root, path, missing('add', `path: "${path}"`));
@@ -172,7 +172,7 @@ function applyOperation(root: Root, { op, path: givenPath, from: givenFrom, valu
 }
 
 /** Returns a pointer of an operation. Throws a 422 if it is absent. */
-function decoded(op: string, name: 'path' | 'from', pointer: string | undefined): string {
+function requiredPointer(op: string, name: 'path' | 'from', pointer: string | undefined): string {
   if (pointer !== undefined) return pointer;
   if (!OPERATIONS.has(op)) throw inapplicable(`Unexpected kind: ${op}`);
   const field = name === 'from' ? 'operation, missing from field: ' : 'operation missing path field: ';

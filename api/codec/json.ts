@@ -46,7 +46,10 @@ export interface JsonLimits {
   readonly outerDepth?: number;
 }
 
-/** Throws `JsonSyntaxError`, also for text with more than `maxValues` values. */
+/**
+ * Parses a text. Throws `JsonSyntaxError` for a text that is not JSON, that is nested too deeply, or that has more than
+ * `maxValues` values, and `JsonNumberError` for a number that no double holds.
+ */
 export function parseJson(
   text: string | Uint8Array,
   { maxValues = MAX_VALUES, outerDepth = 0 }: JsonLimits = {},
@@ -302,8 +305,8 @@ class Parser {
   }
 
   /**
-   * Returns the character of an escape, of which a surrogate takes the next one as well. Unpaired surrogates have no UTF-8
-   * encoding and become U+FFFD.
+   * Returns the character of an escape. For the first half of a surrogate pair, also reads the escape of the second half.
+   * Unpaired surrogates have no UTF-8 encoding and become U+FFFD.
    */
   #joinSurrogates(code: number): string {
     if (code < 0xd800 || code > 0xdfff) return String.fromCharCode(code);

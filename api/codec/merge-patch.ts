@@ -33,6 +33,10 @@ function mergeObjects(document: JsonObject, patch: JsonObject): JsonObject {
   return merged;
 }
 
+/**
+ * Returns the value of a member that the document and the patch have. As in kube-apiserver's library, a list that replaces an
+ * object keeps the nulls of its items.
+ */
 function mergeValue(old: JsonValue | undefined, patch: JsonValue | undefined): JsonValue | undefined {
   if (isJsonObject(old) && isJsonObject(patch)) return mergeObjects(old, patch);
   return isJsonObject(old) ? patch : withoutNulls(patch);

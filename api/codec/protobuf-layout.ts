@@ -11,7 +11,10 @@ export interface Numbered {
   readonly inner: readonly Numbered[];
 }
 
-/** Returns the fields as the messages have them. Inlined fields are in a message of their own. */
+/**
+ * Returns the fields as the messages have them. Inlined fields are in a message of their own. `depth` is the number of such
+ * messages around the fields.
+ */
 export function layout(fields: readonly Field[], depth: number): Numbered[] {
   const found: Numbered[] = [];
   const inlined = new Map<number, Field[]>();

@@ -305,6 +305,7 @@ class Source {
   }
 }
 
+/** Returns the source text of the zero value of a type. */
 function zeroOf(type: TypeNode): string {
   if (type.kind === 'list') return '[]';
   if (type.kind !== 'scalar') return '{}';

@@ -162,7 +162,10 @@ export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
   writer.varint(writer.length - before);
 }
 
-/** Reads a free-form JSON value. `envelope` decodes raw bytes that are protobuf themselves. */
+/**
+ * Reads a free-form JSON value; null if it is absent or empty. `envelope` decodes raw bytes that are protobuf themselves.
+ * Throws a 400 for bytes that are neither.
+ */
 export function readJson(
   reader: ProtobufReader,
   message: keyof typeof JSON_MESSAGES,

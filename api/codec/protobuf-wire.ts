@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { newBadRequest, type StatusError } from '../meta/status-error.ts';
 import { tooManyValues } from './limits.ts';
 
-/** The wire types of the protobuf encoding. */
+/** The wire type of integers and booleans, in groups of seven bits. */
 export const VARINT = 0;
 /** The wire type of eight bytes, little-endian. */
 export const FIXED64 = 1;
@@ -163,7 +163,7 @@ export interface MessageNames {
   readonly fields: ReadonlyMap<number, string>;
 }
 
-/** Reads a message. Throws a 400 for bytes that are truncated, too long or nested too deeply. */
+/** Reads a message. Throws a 400 for bytes that are truncated, too long or nested too deeply, and for too many values. */
 export class ProtobufReader {
   readonly #bytes: Buffer;
   #at: number;
@@ -206,7 +206,7 @@ export class ProtobufReader {
     throw wireErrors.overflow();
   }
 
-  /** Reads an int32 or bool field, which is encoded with 64 bits and truncated. */
+  /** Reads an int32 field, which is encoded with 64 bits and truncated. */
   int32(): number {
     this.#count();
     return Number(BigInt.asIntN(32, this.#uint64()));
@@ -243,13 +243,13 @@ export class ProtobufReader {
   }
 
   string(): string {
-    const start = this.#length();
+    const start = this.#passBytes();
     return this.#bytes.toString('utf8', start, this.#at);
   }
 
   /** Reads a text that must be valid UTF-8, as proto3 demands and Go checks. */
   validString(): string {
-    const start = this.#length();
+    const start = this.#passBytes();
     const text = this.#bytes.toString('utf8', start, this.#at);
     // Invalid bytes are read as this character, which can also be in the text itself.
     if (text.includes('\uFFFD') && !isUtf8(this.#bytes.subarray(start, this.#at))) throw malformed('invalid UTF-8');
@@ -258,7 +258,7 @@ export class ProtobufReader {
 
   /** Returns a view of the bytes without a copy. */
   bytes(): Buffer {
-    const start = this.#length();
+    const start = this.#passBytes();
     return this.#bytes.subarray(start, this.#at);
   }
 
@@ -318,7 +318,7 @@ export class ProtobufReader {
     this.skip(tag);
   }
 
-  /** Skips a field with its groups, and an unknown field of a message of another API. */
+  /** Skips the field whose tag was read, and with a group all its fields. Throws a 400 for a group that did not begin. */
   skip(tag: number): void {
     let depth = 0;
     for (let next = tag; ; next = this.varint()) {
@@ -340,7 +340,7 @@ export class ProtobufReader {
         this.#at += 8;
         return;
       case BYTES:
-        this.#length();
+        this.#passBytes();
         return;
       case FIXED32:
         this.#need(4);
@@ -356,7 +356,8 @@ export class ProtobufReader {
     if (this.#left < 0) throw malformed(tooManyValues(this.#maxValues));
   }
 
-  #length(): number {
+  /** Reads a length and moves on behind as many bytes. Returns the offset at which they begin. */
+  #passBytes(): number {
     this.#count();
     const size = this.varint();
     this.#need(size);

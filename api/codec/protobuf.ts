@@ -19,7 +19,10 @@ const FOURTH = tagOf(4, BYTES);
 /** The maximum depth of nested envelopes. Objects can contain other objects as raw bytes. */
 const MAX_ENVELOPES = 16;
 
-/** The codec for the kinds of one schema. Decoding throws a `StatusError` with code 400. */
+/**
+ * The codec for the kinds of one schema. Encoding throws a `TypeError` for a kind without a message. Decoding throws a
+ * `StatusError` with code 400.
+ */
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;
@@ -56,7 +59,7 @@ export interface TypeMeta {
   readonly kind: string;
 }
 
-/** The error for the message of an envelope: 400. */
+/** The error for a message that cannot be decoded although its envelope can: 400. */
 export class MessageError extends StatusError {
   readonly typeMeta: TypeMeta;
 

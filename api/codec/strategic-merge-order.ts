@@ -114,7 +114,7 @@ function inServerOrder<T extends Placed>(items: T[]): T[] {
 
 /**
  * Requires that `$setElementOrder` contains the items of the patch in the same order, unless one of the lists is empty. Items
- * that the patch deletes need no place in the order.
+ * that the patch deletes need no place in the order. Throws a 500 without a reason otherwise, and for an item without its key.
  */
 export function checkSetElementOrder(
   patch: readonly JsonValue[] | undefined,

@@ -34,7 +34,10 @@ interface StrategicMerge {
   readonly patch: JsonValue;
 }
 
-/** Throws a 400 for an invalid patch, and a 500 without a reason for patches on which kube-apiserver fails in this way. */
+/**
+ * Returns the document with the patch applied. Throws a 400 for an invalid patch, a 422 for lists of lists that would be
+ * merged, and a 500 without a reason for patches on which kube-apiserver fails in this way.
+ */
 export function applyStrategicMergePatch(document: JsonObject, patch: unknown, struct: StructType): StrategicMerge {
   if (patch === null) return { value: document, patch: {} };
   if (typeof patch !== 'object' || Array.isArray(patch)) {
@@ -109,7 +112,10 @@ function retainKeys(original: JsonObject, patch: JsonObject): void {
   }
 }
 
-/** Returns the member to which a directive such as `$setElementOrder/containers` belongs. */
+/**
+ * Returns the member to which a directive such as `$setElementOrder/containers` belongs, or `undefined` for another key. Throws
+ * a 400 with the message `fault` for a directive without a member.
+ */
 function memberOfDirective(key: string, directive: string, fault: string): string | undefined {
   if (!key.startsWith(directive)) return undefined;
   const member = key.slice(directive.length);
@@ -160,6 +166,11 @@ function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefi
   return rules.merges ? mergeList(before, added, rules) : added;
 }
 
+/**
+ * Applies one member of a patch to `original`. Null removes the member. A list merges if the schema says so, and an object
+ * merges unless the schema says otherwise. All other values replace the member. A
+ * directive removes the items that it lists.
+ */
 function mergeMember(
   original: JsonObject,
   key: string,

@@ -33,7 +33,7 @@ const TYPES: ReadonlyMap<string, TarType> = new Map([
   ['7', 'file'],
 ]);
 
-/** Yields the headers of an archive. Rejects with a one-line message if the archive is truncated or damaged. */
+/** Yields the headers of an archive. Rejects with a one-line message if it is truncated, damaged, sparse or beyond a limit. */
 export async function* tarHeaders(source: AsyncIterable<Buffer>): AsyncGenerator<TarHeader, void, undefined> {
   const bytes = new ByteReader(source);
   let extensions: Extensions = {};

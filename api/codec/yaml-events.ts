@@ -19,8 +19,8 @@ const NOT_ENDED = 'end of the stream or a document separator is expected';
 const FLOW = /^\s*[[{]/;
 
 /**
- * Returns the events, and in `source` the text to which they point: the given text with some lines indented. Throws
- * `YAMLException`.
+ * Returns the events, and in `source` the text to which they point: the given text with some lines indented, and without what
+ * follows a document in brackets. Throws `YAMLException`.
  */
 export function eventsOf(given: string): { readonly source: string; readonly events: Event[] } {
   let source = given;

@@ -12,7 +12,10 @@ import { newStatusError } from '../meta/status-error.ts';
 import { performYamlJob, type ParsedDocuments, type YamlJob, type YamlOutcome } from './yaml-job.ts';
 import { YamlSyntaxError, type ParsedYaml } from './yaml.ts';
 
-/** A parser whose results may be synchronous. Errors are those of the functions. */
+/**
+ * A parser whose results may be synchronous. It fails with a `YamlSyntaxError`, with a 429 if too many large texts wait, and
+ * with the reason of the signal.
+ */
 export interface YamlParser {
   /** Parses the first document, as `parseYaml` does. */
   first(text: Uint8Array, options?: FirstOptions): ParsedYaml | Promise<ParsedYaml>;
@@ -44,7 +47,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Starts no thread yet. */
+/** Creates a parser, which starts its thread with the first large text. */
 export function createYamlThread(options: { readonly clock: Clock }): YamlParser {
   return new YamlThread(options.clock);
 }

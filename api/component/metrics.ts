@@ -32,8 +32,9 @@ export interface Histogram {
   observe(value: number): void;
 }
 
-/** A metric with labels. `with` returns the series of the given values, in the order in which the labels were declared. */
+/** A metric with labels. Values are in the order in which the labels were declared. */
 export interface Family<Series> {
+  /** Returns the series of these values, and creates it if there is none. Throws if their number is not that of the labels. */
   with(...values: string[]): Series;
   delete(...values: string[]): void;
 }

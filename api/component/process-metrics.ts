@@ -37,7 +37,7 @@ export function registerProcess(metrics: MetricsRegistry, startedAtMs: number): 
       mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0));
       mostVirtual.set(Number(/^Max address space\s+(\d+)/m.exec(limits)?.[1] ?? 2 ** 64));
     } catch {
-      // Without /proc these metrics are absent.
+      // Without /proc these metrics stay 0.
     }
   });
 }

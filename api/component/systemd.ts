@@ -1,4 +1,4 @@
-/** systemd of this host: its units, and the one that a process belongs to. */
+/** Asks systemd of this host for its units, and finds the one that a process belongs to. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 
@@ -30,7 +30,8 @@ export const systemdHost: SystemdHost = {
 
 /**
  * Returns the unit that restarts a process when it exits: the systemd service, of any name, whose main process it is. A process
- * that a user started in a shell belongs to the service of that shell (ssh, cron) and has no such unit.
+ * that a user started in a shell belongs to the service of that shell (ssh, cron) and has no such unit. Returns `undefined` if
+ * there is none.
  */
 export function unitOf(pid: number, host: SystemdHost): string | undefined {
   if (!host.isRunning) return undefined;

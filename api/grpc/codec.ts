@@ -191,7 +191,7 @@ const DEFAULTS: Readonly<Record<Scalar, unknown>> = {
   bytes: Buffer.alloc(0),
 };
 
-/** Lists and maps are filled later, so that each message has its own. */
+/** Returns the members of a message without fields. Its lists and maps are new ones, because the caller fills them. */
 function emptyOf({ empty, collections }: Message): Members {
   const members: Members = { ...empty };
   for (const { name, isList } of collections) members[name] = isList ? [] : {};

@@ -17,7 +17,10 @@ interface RatedClause extends AcceptClause {
   readonly quality: number;
 }
 
-/** The number of clauses up to which they are sorted as in kube-apiserver. More of them are sorted in less time. */
+/**
+ * The number of clauses up to which they are sorted as in kube-apiserver. More clauses are sorted in less time, and their order
+ * may be another one.
+ */
 const MAX_COMPARED = 12;
 
 /** Returns the clauses, best first. An absent or empty header accepts everything. */

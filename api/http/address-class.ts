@@ -50,7 +50,10 @@ const NAT64_LAYOUTS: readonly (readonly number[])[] = [
   [12, 13, 14, 15],
 ];
 
-/** Returns the classes of an address. An ordinary address has none. An IPv4 address inside an IPv6 address counts as itself. */
+/**
+ * Returns the classes of an address. An ordinary address has none, and neither has a text that is not an address. An IPv4
+ * address inside an IPv6 address counts as itself.
+ */
 export function addressClasses(address: string): readonly AddressClass[] {
   const text = bareAddress(address);
   if (isIP(text) === 0) return [];

@@ -37,11 +37,14 @@ const MAX_CLIENTS = 4096;
 const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
 const MODEST_BYTES = 4 * 1024;
-/** How long a connection waits until one of these ends. Then its handshake begins all the same, but is limited. */
+/** How long a connection waits for an unlimited handshake to end. Then its own handshake begins all the same, but limited. */
 const WAIT_MS = 500;
-/** What such a handshake may have, because ordinary clients also have longer chains. */
+/**
+ * What a client may send in a handshake that began after this wait. It may be more than a modest handshake has, because
+ * ordinary clients also have longer chains.
+ */
 const CROWDED_BYTES = 8 * 1024;
-/** The largest chains that clients have. */
+/** The size of the largest chains that ordinary clients have. A handshake with a larger chain is costly. */
 const MAX_BYTES = 16 * 1024;
 
 /** Remembers the clients with costly handshakes. Several servers may share it. */
@@ -56,7 +59,10 @@ export class CostlyHandshakes {
     this.#logger = limitedLogger(logger, clock);
   }
 
-  /** Judges the handshakes of the server, and limits those of clients that have had too many costly ones. */
+  /**
+   * Judges the handshakes of the server, and limits those of clients that have had too many costly ones. Connections beyond the
+   * number of unlimited handshakes at once wait before their handshake begins.
+   */
   follow(server: TlsServer): void {
     const handshakes = server.listeners('connection') as Handshake[];
     server.removeAllListeners('connection');
@@ -76,8 +82,9 @@ export class CostlyHandshakes {
       begin(connection, isLimited ? MODEST_BYTES : undefined);
       return true;
     };
-    const ended = (connection: Connection, isCounted: boolean): void => {
-      if (isCounted) {
+    /** Counts the handshake of the connection if it was costly, and begins those waiting handshakes for which there is room. */
+    const ended = (connection: Connection, isCostlyOne: boolean): void => {
+      if (isCostlyOne) {
         this.#count(connection);
         // Chains that arrived at the same time would be verified before these connections are limited.
         pending.breakOff((client) => this.#isLimited(client));
@@ -158,7 +165,7 @@ class WaitingConnections {
     return this.#byClient.get(client)?.keys().next().value;
   }
 
-  /** Returns that of each client, in the order in which the clients came. */
+  /** Yields the connection of each client that has waited longest, in the order in which the clients came. */
   *firstOfEach(): Iterable<Connection> {
     for (const own of this.#byClient.values()) yield* own.keys().take(1);
   }
@@ -176,6 +183,7 @@ class PendingHandshakes {
     return this.#allUnlimited >= MAX_UNLIMITED_OF_ALL;
   }
 
+  /** Whether no further handshake of the client may begin without a limit. */
   isCrowded(client: string): boolean {
     return this.isFull || (this.#unlimited.get(client) ?? 0) >= MAX_UNLIMITED;
   }
@@ -195,7 +203,7 @@ class PendingHandshakes {
     return found.connection;
   }
 
-  /** Closes the connections of these clients that are not limited. */
+  /** Closes the connections of the chosen clients whose handshakes are not limited. */
   breakOff(isChosen: (client: string) => boolean): void {
     if (this.#allUnlimited === 0) return;
     for (const [ends, { connection, isLimited }] of this.#byEnds) {
@@ -215,7 +223,7 @@ class PendingHandshakes {
 
 /**
  * Whether the chain that the peer showed takes long. `bytes` are those that the peer has sent, which may include the beginning
- * of a request: clients send it with the end of the handshake.
+ * of a request: clients send it with the end of the handshake. With few bytes, the chain is not examined.
  */
 function isCostly(bytes: number, socket: TLSSocket): boolean {
   if (bytes <= MODEST_BYTES) return false;
@@ -247,7 +255,10 @@ export class CostlyServers {
     this.#known = new ExpiringCache({ clock, most: MAX_CLIENTS });
   }
 
-  /** Returns why the server is not called. The key names who chose the server, or the server, and what it is called for. */
+  /**
+   * Returns why the server is not called, or `undefined` if it may be. The key names who chose the server, or the server, and
+   * what it is called for.
+   */
   refusal(key: string, address: string): Error | undefined {
     if (this.#known.get(key) === undefined) return undefined;
     return new CostlyServerError(`the TLS handshake of ${address} takes too long: it is not called for ten minutes`);

@@ -230,7 +230,10 @@ function refuseUpgrade(request: ClientRequest): void {
   });
 }
 
-/** Destroys the connection before any of the request is sent: Node.js holds writes back until this event has passed. */
+/**
+ * Destroys the connection if the certificate of the server has none of the keys. That is before any of the request is sent,
+ * because Node.js holds writes back until the event `secureConnect` has passed.
+ */
 function requireKey(socket: TLSSocket, keys: readonly string[], { host, port, name }: DialTarget): void {
   socket.once('secureConnect', () => {
     const certificate = socket.getPeerX509Certificate();
@@ -270,8 +273,8 @@ function checkedLookup(resolve: ResolveName, refusal: (address: string) => Error
 }
 
 /**
- * Returns the target of a redirect, or `undefined` if the purpose does not follow it. The caller dials the target for the same
- * purpose. It sends headers with a user or a credential only to the same origin.
+ * Returns the target of a redirect, or `undefined` if the purpose does not follow it or if it is not a URL of HTTP. The caller
+ * dials the target for the same purpose. It sends headers with a user or a credential only to the same origin.
  */
 export function redirectTarget(purpose: Purpose, from: URL, location: string): URL | undefined {
   const rules: PurposeRules = PURPOSES[purpose];

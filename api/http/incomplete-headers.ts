@@ -44,7 +44,7 @@ export class IncompleteHeaders {
     this.#budgetBytes = options.budgetBytes ?? BUDGET_BYTES;
   }
 
-  /** Counts the connection until its headers have ended or it is closed. */
+  /** Counts the headers of the connection, until it is closed or `remove` is called. */
   add(connection: HeaderConnection): void {
     this.#readBefore.set(connection, 0);
     connection.once('close', () => this.remove(connection));

@@ -67,7 +67,7 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
 /**
  * Returns why a path must not be forwarded to an API server that authorizes it again, or an empty text. In addition to
  * `forwardingFault`, it refuses paths without a leading slash, empty segments and encoded slashes, because they shift the
- * segments of a resource. A slash at the end is allowed.
+ * segments of a resource. A slash at the end is allowed. Throws `RequestPathError` as `parseRequestPath` does.
  */
 export function apiForwardingFault({ raw, segments }: RequestPath, rawQuery = ''): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';

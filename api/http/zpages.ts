@@ -87,7 +87,10 @@ type ZpageForm =
   | { readonly type: 'text' }
   | { readonly type: 'json' | 'yaml'; readonly pretty: boolean; readonly version: string };
 
-/** Returns the first clause of the header, in the order of kube-apiserver, that can be served. Pure. */
+/**
+ * Returns the form of the first clause of the header, in the order of kube-apiserver, that can be served, or `undefined` if
+ * none can. An empty header means text. Pure.
+ */
 export function negotiate(accept: string, kind: string): ZpageForm | undefined {
   if (accept.trim() === '') return { type: 'text' };
   for (const clause of acceptClauses(accept)) {

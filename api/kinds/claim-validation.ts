@@ -38,7 +38,7 @@ export interface ClaimSpec {
   volumeAttributesClassName?: string | undefined;
 }
 
-/** Validates the access modes, the requested size and the data source. */
+/** Returns the errors of the spec of a claim. `at` is its path. The requested size must be a valid quantity already. */
 export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const modes = spec.accessModes ?? [];

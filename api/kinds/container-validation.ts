@@ -222,6 +222,7 @@ export function initContainerErrors(
   return errors;
 }
 
+/** Returns an error of the item with index 0 as one of the item with this index. */
 function renumber(error: FieldError, path: string, index: number): FieldError {
   return new FieldError(error.type, error.field.replace(`${path}[0]`, `${path}[${index}]`), error.value, error.detail);
 }

@@ -32,7 +32,8 @@ const OPERATORS: ReadonlyMap<string, LabelOperator> = new Map<string, LabelOpera
 /** The parsed terms, kept as long as the objects that contain them, because a term is evaluated once for each node. */
 const selectors = new WeakMap<NodeSelectorTerm, Selector>();
 
-function labelsOf(term: NodeSelectorTerm): Selector {
+/** Returns the selector of the term's label expressions. */
+function labelSelectorOf(term: NodeSelectorTerm): Selector {
   const known = selectors.get(term);
   if (known !== undefined) return known;
   const { matchExpressions = [] } = term;
@@ -47,11 +48,14 @@ function labelsOf(term: NodeSelectorTerm): Selector {
   return selector;
 }
 
-/** Whether the node matches all requirements of the term. An empty term matches nothing. */
+/**
+ * Whether the node matches all requirements of the term. An empty term matches nothing, and neither does one with another field
+ * than `metadata.name`.
+ */
 export function matchesTerm(term: NodeSelectorTerm, node: SelectableNode): boolean {
   const { matchExpressions = [], matchFields = [] } = term;
   if (matchExpressions.length === 0 && matchFields.length === 0) return false;
-  if (!labelsOf(term).matches(node.labels)) return false;
+  if (!labelSelectorOf(term).matches(node.labels)) return false;
   return matchFields.every(({ key, operator, values = [] }) => {
     if (key !== 'metadata.name') return false;
     return operator === 'NotIn' ? !values.includes(node.name) : values.includes(node.name);

@@ -64,7 +64,7 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
 
 type Profile = { readonly type?: string | undefined; readonly localhostProfile?: string | undefined };
 
-/** Whether it is the key of a profile of AppArmor or seccomp. */
+/** Whether an annotation with the key contains a profile of AppArmor or seccomp. */
 const confines = (key: string): boolean =>
   key === SECCOMP_POD_ANNOTATION || key.startsWith(SECCOMP_CONTAINER_PREFIX) || key.startsWith(APP_ARMOR_PREFIX);
 

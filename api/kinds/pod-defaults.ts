@@ -19,7 +19,7 @@ import type {
 
 type AnyContainer = Container | EphemeralContainer;
 
-/** Sets the defaults of a pod. Requests and ports of the host are defaulted for pods, not for templates. */
+/** Sets the defaults of a pod. Templates have no defaults of `enableServiceLinks`, requests and ports of the host. */
 export function applyPodDefaults(pod: Pod): void {
   dropInitContainerAnnotations(pod.metadata);
   const spec = (pod.spec ??= {});
@@ -30,7 +30,7 @@ export function applyPodDefaults(pod: Pod): void {
   if (spec.hostNetwork === true) defaultHostPorts(spec);
 }
 
-/** Sets the defaults of a pod template, and removes the annotations of old init containers. */
+/** Sets the defaults of a pod template, and removes the annotations of old init containers and an empty overhead. */
 export function applyPodTemplateDefaults(template: PodTemplate | undefined): void {
   if (template === undefined) return;
   dropInitContainerAnnotations(template.metadata);
@@ -211,7 +211,10 @@ function defaultPodRequests(spec: PodSpec): void {
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/** Returns the sum of the containers' requests, or `undefined` if no container requests the resource. */
+/**
+ * Returns what a pod requests at most at one time: the containers and sidecars together, or an init container that requests
+ * more. Returns `undefined` if no container of `containers` requests the resource.
+ */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
   const values = (spec.containers ?? []).flatMap(
     (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],

@@ -7,6 +7,7 @@ export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
 const COMPUTE = ['cpu', 'memory'] as const;
 
+/** Returns the amounts of CPU and memory that are above zero, in billionths. */
 function compute(list: unknown): Map<string, bigint> {
   const found = new Map<string, bigint>();
   for (const name of COMPUTE) {

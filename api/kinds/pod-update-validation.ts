@@ -62,6 +62,7 @@ export function podErrors(pod: Pod): FieldError[] {
   ];
 }
 
+/** Returns the errors of a list of containers. `stop` means that kube-apiserver validates nothing further after them. */
 function containerUpdateErrors(
   containers: readonly Container[],
   old: readonly Container[],
@@ -75,6 +76,7 @@ function containerUpdateErrors(
   return { errors: [...errors, ...imageSpaceErrors(containers, path)], stop: false };
 }
 
+/** Returns the errors of the deadline. `stop` means that kube-apiserver validates nothing further after them. */
 function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; stop: boolean } {
   const field = 'spec.activeDeadlineSeconds';
   const { activeDeadlineSeconds: seconds } = spec;

@@ -36,6 +36,7 @@ const STANDARD: ReadonlySet<string> = new Set([
   ...INTEGER,
 ]);
 const HUGE_PAGES = 'hugepages-';
+/** One unit in billionths, in which quantities are counted. */
 const WHOLE = 1_000_000_000n;
 
 /** Whether the resource is one of huge pages. */
@@ -49,7 +50,10 @@ export const isStandardQuotaResource = (name: string): boolean => name !== 'stor
 /** Whether the resource belongs to Kubernetes: it has no domain, or kubernetes.io. */
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
-/** Whether the resource belongs to a domain other than kubernetes.io. */
+/**
+ * Whether the resource belongs to a domain other than kubernetes.io. Names with the prefix `requests.` do not, and neither do
+ * names with which that prefix would not be a qualified name.
+ */
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;
   return qualifiedNameErrors(`requests.${name}`).length === 0;

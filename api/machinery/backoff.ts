@@ -6,7 +6,10 @@ interface BackoffRange {
 }
 
 interface BackoffOptions extends BackoffRange {
-  /** The maximum jitter as a share of the delay: 1 adds up to the whole delay. Requires `random`. */
+  /**
+   * The maximum jitter as a share of the delay: 1 adds up to the whole delay, also to the longest one. There is none without
+   * `random`.
+   */
   readonly jitter?: number;
   readonly random?: () => number;
 }

@@ -4,13 +4,19 @@
  */
 import { readFileSync } from 'node:fs';
 
-/** Networks of containers on this host, which other hosts do not reach; `orc` and ten digits is the agent's in Docker. */
+/**
+ * Matches the names of interfaces of container networks, which other hosts do not reach. The agent names its own network in
+ * Docker `orc` and ten hexadecimal digits.
+ */
 const CONTAINERS = /^(docker|br-|veth|cni|cbr|orch|orc[0-9a-f]{10}$)/;
 
 /** Whether an interface belongs to a network of containers, by its name. */
 export const isContainerInterface = (name: string): boolean => CONTAINERS.test(name);
 
-/** Returns the interfaces with a default route, the preferred one first; those of IPv4 come before those of IPv6. */
+/**
+ * Returns the interfaces with a default route, the preferred one first; those of IPv4 come before those of IPv6. The list is
+ * empty if the kernel does not publish its routes.
+ */
 export function defaultRouteInterfaces(): readonly string[] {
   return [...new Set([...defaultsOf(read('route')), ...defaults6Of(read('ipv6_route'))])];
 }
@@ -19,14 +25,15 @@ function read(name: string): string {
   try {
     return readFileSync(`/proc/net/${name}`, 'utf8');
   } catch {
-    // A kernel without IPv6, or another system.
+    // A kernel without IPv6 has no file of its routes, and another operating system has neither file.
     return '';
   }
 }
 
 /**
- * Reads `/proc/net/route`: the interface, then the destination, as the seventh column the metric, and the mask after it.
- * Programs for private networks have routes to half of all addresses, which are no default routes.
+ * Returns the interfaces of the default routes in the text of `/proc/net/route`, by metric. The first two columns are the
+ * interface and the destination, and the seventh and eighth are the metric and the mask. VPN programs add routes to each half
+ * of all addresses. These have a mask and are not default routes.
  */
 export function defaultsOf(text: string): string[] {
   const found = rowsOf(text).flatMap(([name = '', to, , , , , metric = '', mask]) =>
@@ -35,7 +42,11 @@ export function defaultsOf(text: string): string[] {
   return byMetric(found);
 }
 
-/** Reads `/proc/net/ipv6_route`: destination, length of its prefix, the metric as the sixth column, and the interface. */
+/**
+ * Returns the interfaces of the default routes in the text of `/proc/net/ipv6_route`, by metric. The first two columns are the
+ * destination and the length of its prefix, the sixth is the metric, and the tenth is the interface. The kernel's own route on
+ * `lo`, which rejects packets, does not count.
+ */
 export function defaults6Of(text: string): string[] {
   const found = rowsOf(text).flatMap((row) => {
     const name = row[9] ?? '';

@@ -19,6 +19,7 @@ interface Entry<T> {
 }
 
 const MAX_BYTES = 32 * 1024 * 1024;
+/** One value may take the maximum of all values divided by this. */
 const SHARE = 16;
 /** What an object, a list or a member takes beside its texts. */
 const OVERHEAD_BYTES = 64;
@@ -37,6 +38,10 @@ export class ExpiringCache<T> {
     this.#maxBytes = maxBytes;
   }
 
+  /**
+   * Returns the value in an object, because a value may be `undefined` itself. Returns `undefined` if the key has no value, or
+   * if the time of its value is over.
+   */
   get(key: string, nowMs = this.#clock.monotonic()): { readonly value: T } | undefined {
     const found = this.#entries.get(key);
     if (found === undefined) return undefined;
@@ -45,7 +50,10 @@ export class ExpiringCache<T> {
     return undefined;
   }
 
-  /** Keeps a value for `ttlMs`, in place of the one that the key has. */
+  /**
+   * Keeps a value for `ttlMs`, in place of the one that the key has, and drops the oldest entries to make room. The key has no
+   * value afterwards if `ttlMs` is not positive or the value is too large.
+   */
   set(key: string, value: T, ttlMs: number): void {
     const known = this.#entries.get(key);
     if (known !== undefined) this.#delete(key, known);

@@ -1,4 +1,4 @@
-/** Implements a binary heap. `pop` returns the first item in the order of `before`. */
+/** Implements a binary heap. `pop` removes the first item in the order of `before`. */
 export class Heap<T> {
   readonly #before: (a: T, b: T) => boolean;
   readonly #items: T[] = [];
@@ -7,7 +7,7 @@ export class Heap<T> {
     this.#before = before;
   }
 
-  /** The item that `pop` would return. It stays in the heap. */
+  /** The item that `pop` would return, which stays in the heap. It is `undefined` if the heap is empty. */
   get first(): T | undefined {
     return this.#items[0];
   }
@@ -24,6 +24,7 @@ export class Heap<T> {
     items[at] = item;
   }
 
+  /** Removes and returns the first item, or returns `undefined` if the heap is empty. */
   pop(): T | undefined {
     const items = this.#items;
     const first = items[0];

@@ -30,7 +30,10 @@ export class RateLimiter {
     return true;
   }
 
-  /** Resolves when a token is available, in the order of the calls. */
+  /**
+   * Resolves when a token is available, in the order of the calls. If the signal aborts before, rejects with its reason and
+   * returns the token to the bucket.
+   */
   async accept(signal?: AbortSignal): Promise<void> {
     if (this.#qps <= 0) return;
     this.#refill();

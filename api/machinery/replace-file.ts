@@ -22,8 +22,8 @@ interface ReplaceFileOptions {
 }
 
 /**
- * Replaces a file in one step: readers see the old or the new content. With `sync: 'durable'`, which is the default, the new
- * content survives a power failure once the promise has resolved. Calls for one path must not overlap if their order matters.
+ * Replaces a file in one step. If a step before the renaming fails, rejects and removes the draft. Calls for one path must not
+ * overlap if their order matters.
  */
 export async function replaceFile(path: string, data: string | Uint8Array, options: ReplaceFileOptions): Promise<void> {
   const { mode, sync = 'durable' } = options;
@@ -62,8 +62,8 @@ export async function syncTree(path: string): Promise<void> {
 }
 
 /**
- * Creates a folder and those above it that are missing, each with the mode. They survive a power failure once the promise has
- * resolved.
+ * Creates a folder and those above it that are missing, each with the mode less the umask of the process. They survive a power
+ * failure once the promise has resolved.
  */
 export async function makeFolder(path: string, mode: number): Promise<void> {
   const first = await mkdir(path, { recursive: true, mode });

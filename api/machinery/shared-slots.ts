@@ -17,7 +17,10 @@ export class SharedSlots {
     this.most = most;
   }
 
-  /** Returns the function that frees the slot; `undefined` if none is free and no other owner has more than this one. */
+  /**
+   * Returns the function that frees the slot. Returns `undefined` if none is free and no other owner has at least two slots
+   * more than this one.
+   */
   take(owner: string, evict: Evict): (() => void) | undefined {
     if (this.#count >= this.most && !this.#evictFor(owner)) return undefined;
     const own = this.#taken.get(owner) ?? new Set();
@@ -33,7 +36,7 @@ export class SharedSlots {
     let largest = owner;
     const sizeOf = (one: string): number => this.#taken.get(one)?.size ?? 0;
     for (const [other, { size }] of this.#taken) if (size > sizeOf(largest)) largest = other;
-    // With as many as the other one has, the two would take the slot from each other again and again.
+    // If the other owner has only one slot more, the two would take that slot from each other again and again.
     if (sizeOf(largest) <= sizeOf(owner) + 1) return false;
     const newest = [...(this.#taken.get(largest) ?? [])].at(-1);
     if (newest === undefined) return false;

@@ -57,7 +57,7 @@ export class TimeSlice {
 
 /**
  * Runs work that yields when its slice is spent. Most work ends within the first slice, and then this returns its result
- * without a promise. An abort ends the work at its next pause.
+ * without a promise. If the signal aborts, the promise rejects with its reason at the next pause of the work.
  */
 export function inSlices<Result>(
   work: Generator<void, Result, undefined>,
@@ -81,7 +81,7 @@ async function furtherSlices<Result>(
   }
 }
 
-/** Runs the same work without pauses. */
+/** Runs work for `inSlices` to its end without pauses, and returns its result. */
 export function inOneSlice<Result>(work: Generator<void, Result, undefined>): Result {
   for (;;) {
     const { done, value } = work.next();

@@ -35,7 +35,7 @@ export class WorkQueue {
   readonly #baseDelayMs: number;
   readonly #maxDelayMs: number;
   readonly #maxLength: number;
-  /** The keys in the order of arrival. All of them are in `#dirty`, and no worker handles one. */
+  /** The keys that wait for a worker, in the order of arrival. No worker handles one of them. */
   readonly #ready = new Set<string>();
   readonly #processing = new Set<string>();
   /** The keys that were added while a worker handled them. */
@@ -91,7 +91,10 @@ export class WorkQueue {
     waiter(key);
   }
 
-  /** Adds the key after a delay. The shortest of several delays of a key counts. */
+  /**
+   * Adds the key after a delay, or at once if there is none. The shortest of several delays of a key counts. Does nothing after
+   * `shutDown`.
+   */
   addAfter(key: string, delayMs: number): void {
     if (this.#shutDown) return;
     if (delayMs <= 0) {

@@ -59,7 +59,7 @@ export class FieldError {
     this.#detail = detail;
   }
 
-  /** The explanation. It may be computed on the first read. */
+  /** The explanation. If it is costly to compute, it is computed at each read. */
   get detail(): string {
     return typeof this.#detail === 'string' ? this.#detail : this.#detail();
   }
@@ -122,7 +122,7 @@ export const invalid = (field: string, value: unknown, detail: string): FieldErr
 /** Creates the error of a value of the wrong type. */
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueTypeInvalid', field, value, detail);
-/** Creates the error of an item whose value another item of the list has the same value. */
+/** Creates the error of an item whose value another item of the list has as well. */
 export const duplicate = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueDuplicate', field, value, '');
 /** Creates the error of a field that must not be set here. */

@@ -59,7 +59,7 @@ export function newFieldSelector(requirements: readonly FieldRequirement[]): Fie
   return requirements.length === 0 ? everyField : new RequirementList(requirements);
 }
 
-/** Throws a 400 with kube-apiserver's messages. */
+/** Parses a field selector. Throws a 400 with kube-apiserver's messages. */
 export function parseFieldSelector(text: string): FieldSelector {
   const requirements: FieldRequirement[] = [];
   const terms = splitTerms(text);

@@ -27,7 +27,7 @@ export interface Cidr {
 const MAPPED_PREFIX = 0xffffn << 32n;
 const BITS = { 4: 32, 6: 128 } as const;
 
-/** Returns `undefined` if the text is no address. */
+/** Parses an address. Returns `undefined` if the text is none. */
 export function parseIp(text: string): Ip | undefined {
   if (!text.includes(':')) {
     const value = parseIpv4(text);
@@ -111,7 +111,7 @@ export function canonicalIp(text: string): string | undefined {
   return ip === undefined ? undefined : formatIp(ip);
 }
 
-/** Returns `undefined` if the text is no block. */
+/** Parses a block, such as `10.0.0.0/8`. Returns `undefined` if the text is none. */
 export function parseCidr(text: string): Cidr | undefined {
   const slash = text.indexOf('/');
   if (slash === -1) return undefined;
@@ -151,7 +151,7 @@ export function cidrCovers(outer: Cidr, inner: Cidr): boolean {
   );
 }
 
-/** Returns the address at the given offset from the first address. */
+/** Returns the address at the given offset from the first address. The caller keeps it within the block. */
 export function cidrAddress(cidr: Cidr, index: bigint | number): string {
   return formatIp({ family: cidr.family, value: cidr.base + BigInt(index) });
 }

@@ -204,7 +204,7 @@ export function pathSegmentErrors(name: string): string[] {
   return ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
 }
 
-/** Returns why no request for an object can have the name, in the words of client-go. */
+/** Returns why no request for an object can have the name, in the words of client-go, or `undefined` if it can. */
 export function requestNameFault(name: string): string | undefined {
   if (name === '') return 'resource name may not be empty';
   const errors = pathSegmentErrors(name);
@@ -339,6 +339,7 @@ interface NameForm {
 /** The rule that validates the names of a kind's objects. */
 export type NameRule = (name: string, form: NameForm) => string[];
 
+/** Replaces a dash at the end and the character before it by a letter, because a generated suffix follows the dash. */
 function maskTrailingDash(name: string): string {
   return name.length > 1 && name.endsWith('-') ? `${name.slice(0, -2)}a` : name;
 }

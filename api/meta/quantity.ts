@@ -114,6 +114,7 @@ function divideUp(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
+/** Returns the quantity. A binary one has at most 64 bits of whole units, and is shown as a decimal one if it is below 1. */
 function limited(negative: boolean, magnitude: bigint, format: QuantityFormat): Quantity {
   let nano = magnitude;
   let shownAs = format;
@@ -240,7 +241,7 @@ export function milliUnits(quantity: Quantity): bigint {
   return roundAway(quantity.nano, MILLI);
 }
 
-/** Returns the text of a quantity without parts below a thousandth: it is rounded up. */
+/** Returns the text of a quantity that is rounded up to thousandths. Throws `QuantityError`. */
 export function roundedToMilli(text: string): string {
   const quantity = parseQuantity(text);
   const rest = quantity.nano % MILLI;

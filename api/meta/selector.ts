@@ -172,7 +172,7 @@ export function selectorOfLabels(labels: Labels): Selector {
   return newSelector(Object.entries(labels).map(([key, value]) => ({ key, operator: '=' as const, values: [value] })));
 }
 
-/** Returns all errors of a label key as one error. `path` may be unknown. */
+/** Returns all errors of a label key as one error with this path as its field, or `undefined` if there is none. */
 export function labelKeyError(key: string, path: string): FieldError | undefined {
   const errors = qualifiedNameErrors(key);
   return errors.length === 0 ? undefined : invalid(path, key, errors.join('; '));
@@ -190,7 +190,7 @@ const CARDINALITY: Readonly<Record<LabelOperator, { ok: (count: number) => boole
   lt: { ok: (n) => n === 1, text: "for 'Gt', 'Lt' operators, exactly one value is required" },
 };
 
-/** Creates a validated requirement. Throws an `Error` that lists every fault. */
+/** Creates a validated requirement. Throws a `RequirementError` that lists every fault. */
 export function newRequirement(key: string, operator: LabelOperator, given: readonly string[]): LabelRequirement {
   const values = [...new Set(given)].sort();
   const errors: FieldError[] = [];
@@ -328,8 +328,8 @@ export function validateLabels(labels: Labels | null | undefined, path: string):
 }
 
 /**
- * Returns the text form of a `LabelSelector`. `kubectl scale` and the HorizontalPodAutoscaler read it from
- * `status.selector`.
+ * Returns the text form of a `LabelSelector`, or `<none>` for one without requirements. `kubectl scale` and the
+ * HorizontalPodAutoscaler read it from `status.selector`. Throws a 400 for an invalid selector.
  */
 export function formatLabelSelector(selector: V1LabelSelector | null | undefined): string {
   const text = fromLabelSelector(selector).toString();

@@ -16,6 +16,7 @@ export const MAX_ANNOTATIONS_BYTES = 256 * 1024;
 const MAX_MANAGER_BYTES = 128;
 const MAX_SUBRESOURCE_BYTES = 256;
 
+/** The names of finalizers that need no domain. */
 export const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', ORPHAN_FINALIZER, FOREGROUND_FINALIZER]);
 
 interface MetadataRules {
@@ -239,7 +240,7 @@ function validateManagedFields(entries: readonly ManagedFieldsEntry[] | null | u
   return errors;
 }
 
-/** Validates a field manager. Also used for the `fieldManager` parameter of requests. */
+/** Validates the name of a field manager. */
 function validateFieldManager(manager: string, field: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(manager) > MAX_MANAGER_BYTES) errors.push(tooLong(field, MAX_MANAGER_BYTES));

@@ -44,7 +44,7 @@ function schemeOf(key: KeyObject): SigningScheme {
   }
 }
 
-/** Returns the JWS. The algorithm follows from the key. */
+/** Signs a bundle and returns the JWS. The algorithm follows from the key. Throws a `TypeError` for a key of another type. */
 export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
   const { name, hash } = schemeOf(createPublicKey(privateKey));
   const encode = (value: object): string => Buffer.from(stringifyJson(value)).toString('base64url');

@@ -62,7 +62,7 @@ export interface CertificateRequest {
   readonly signatureValid: boolean;
 }
 
-/** Throws with a reason if the text is not a valid request. */
+/** Parses the first block of a PEM text. Throws `DerError` if it is not a request, and otherwise as `parseCsrDer` does. */
 export function parseCsr(pem: string): CertificateRequest {
   const block = readPem(pem)[0];
   if (block === undefined || block.label !== 'CERTIFICATE REQUEST') {
@@ -72,8 +72,8 @@ export function parseCsr(pem: string): CertificateRequest {
 }
 
 /**
- * Parses a PKCS #10 request (RFC 2986). Throws `DerError` if it is malformed. An invalid signature is no error, and is reported
- * in `signatureValid`.
+ * Parses a PKCS #10 request (RFC 2986). Throws `DerError` if it is malformed, or an error of node:crypto for an unsupported
+ * key. An invalid signature is no error, and is reported in `signatureValid`.
  */
 export function parseCsrDer(raw: Buffer): CertificateRequest {
   const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);

@@ -61,13 +61,12 @@ export function createCertificate(template: CertificateTemplate, issuer: Issuer)
   const subject = Buffer.isBuffer(template.subject) ? template.subject : writeName(template.subject);
   const spki = template.publicKey.export({ type: 'spki', format: 'der' });
   const subjectKeyId = keyIdOf(spki);
-  const authorityKeyId =
-    issuer.certificate?.subjectKeyId ?? (issuer.certificate === undefined ? subjectKeyId : undefined);
+  const authorityKeyId = issuer.certificate?.subjectKeyId;
   const extensions = extensionsOf(template, subject);
   if (template.basicConstraints?.isCa === true) {
     extensions.push({ oid: EXTENSION.subjectKeyId, critical: false, value: der.octetString(subjectKeyId) });
   }
-  if (authorityKeyId !== undefined && issuer.certificate !== undefined) {
+  if (authorityKeyId !== undefined) {
     const value = der.sequence(der.tlv(der.primitiveContextTag(0), authorityKeyId));
     extensions.push({ oid: EXTENSION.authorityKeyId, critical: false, value });
   }
@@ -133,7 +132,7 @@ export interface Certificate {
   readonly parts: readonly der.DerElement[];
 }
 
-/** Throws `DerError`, or an error of node:crypto for an unsupported key. */
+/** Parses the DER of a certificate. Throws `DerError`, or an error of node:crypto for an unsupported key. */
 export function parseCertificate(raw: Buffer): Certificate {
   const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
   const body = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
@@ -175,7 +174,7 @@ export function parseCertificate(raw: Buffer): Certificate {
   };
 }
 
-/** Parses every `CERTIFICATE` block of a bundle. */
+/** Parses every `CERTIFICATE` block of a bundle. Throws as `parseCertificate` does. */
 export function parseCertificates(pem: string): Certificate[] {
   return readPem(pem)
     .filter((block) => block.label === 'CERTIFICATE')

@@ -178,7 +178,7 @@ export function readOid(element: DerElement): string {
   return [first, head - first * 40, ...rest].join('.');
 }
 
-/** Throws `DerError` unless the element is a BOOLEAN of one byte. */
+/** Returns the value of a BOOLEAN. Throws `DerError` unless the element is one with one byte. */
 export function readBoolean(element: DerElement): boolean {
   expect(element, TAG.boolean);
   if (element.content.length !== 1) throw new DerError('a BOOLEAN must have one byte');
@@ -187,7 +187,7 @@ export function readBoolean(element: DerElement): boolean {
 
 const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?*&]*$/;
 
-/** Reads text of any string type that names use. */
+/** Reads text of any string type that names use. Throws `DerError` for another type or invalid characters. */
 export function readText(element: DerElement): string {
   switch (element.tag) {
     case TAG.printableString: {
@@ -213,7 +213,7 @@ export function readText(element: DerElement): string {
   }
 }
 
-/** Returns epoch milliseconds. */
+/** Returns the milliseconds since the epoch of a UTCTime or GeneralizedTime. Throws `DerError` for anything else. */
 export function readTime(element: DerElement): number {
   const text = element.content.toString('latin1');
   let full: string;

@@ -38,7 +38,7 @@ export const KEY_USAGES = [
 /** A bit of the key usage extension. */
 export type KeyUsage = (typeof KEY_USAGES)[number];
 
-/** The names of the certificates API. */
+/** The object identifiers of extended key usages, by their names in the API of certificates. */
 export const EXTENDED_KEY_USAGES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     any: '2.5.29.37.0',
@@ -82,7 +82,7 @@ export function readExtensions(list: der.DerElement): Extension[] {
   });
 }
 
-/** Returns a critical extension. */
+/** Returns the extension with these key usages, which is critical. */
 export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
   let bits = 0;
   for (const usage of usages) bits |= 1 << (15 - KEY_USAGES.indexOf(usage));
@@ -93,13 +93,13 @@ export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
   return { oid: EXTENSION.keyUsage, critical: true, value: der.bitString(bytes, unused) };
 }
 
-/** Throws a `DerError` for another value. */
+/** Returns the key usages of a KeyUsage extension. Throws a `DerError` for another value. */
 export function readKeyUsages(value: Buffer): KeyUsage[] {
   const [, ...bytes] = der.readOnly(value, der.TAG.bitString).content;
   return KEY_USAGES.filter((_, i) => (((bytes[Math.floor(i / 8)] ?? 0) >> (7 - (i % 8))) & 1) === 1);
 }
 
-/** Returns an extension that is not critical. */
+/** Returns the extension with these extended key usages, which is not critical. */
 export function extendedKeyUsageExtension(oids: readonly string[]): Extension {
   return { oid: EXTENSION.extendedKeyUsage, critical: false, value: der.sequence(...oids.map(der.oid)) };
 }
@@ -115,7 +115,7 @@ export interface BasicConstraints {
   readonly maxPathLength?: number;
 }
 
-/** Returns a critical extension. */
+/** Returns the extension with these constraints, which is critical. */
 export function basicConstraintsExtension(constraints: BasicConstraints): Extension {
   const parts: Buffer[] = [];
   if (constraints.isCa) parts.push(der.boolean(true));

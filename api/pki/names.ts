@@ -58,7 +58,7 @@ export function readName(element: der.DerElement): ParsedName {
   };
 }
 
-/** Returns 4 bytes for IPv4 and 16 bytes for IPv6. */
+/** Returns 4 bytes for IPv4 and 16 bytes for IPv6. Throws `DerError` for another text. */
 export function ipBytes(address: string): Buffer {
   if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number));
   if (isIP(address) !== 6) throw new der.DerError(`"${address}" is not an IP address`);

@@ -71,7 +71,10 @@ export function verifiesInTime({ asymmetricKeyType, asymmetricKeyDetails = {} }:
   return asymmetricKeyType !== 'dsa' && (asymmetricKeyDetails.publicExponent ?? 0n) <= MAX_EXPONENT;
 }
 
-/** Verifies the result of `signed`. Rejects unknown algorithms, keys of another type, and those that take long. */
+/**
+ * Whether the key has signed the parts of a result of `signed`. Returns false for unknown algorithms, keys of another type, and
+ * those that take long. Throws `DerError` for a malformed algorithm or signature.
+ */
 export function verifySigned(
   parts: readonly der.DerElement[],
   key: KeyObject,
@@ -94,7 +97,7 @@ export interface KeyPair {
   readonly publicKey: KeyObject;
 }
 
-/** Generates the key outside of the event loop. */
+/** Generates an ECDSA key (P-256) or an RSA key with 2048 bits, outside of the event loop. */
 export function generateKey(type: 'ecdsa' | 'rsa'): Promise<KeyPair> {
   return new Promise((resolve, reject) => {
     const done = (error: Error | null, publicKey: KeyObject, privateKey: KeyObject): void => {
@@ -106,7 +109,7 @@ export function generateKey(type: 'ecdsa' | 'rsa'): Promise<KeyPair> {
   });
 }
 
-/** Exports the key in the formats of Kubernetes' tools: SEC 1 for EC, PKCS #1 for RSA. */
+/** Exports the key in the formats of Kubernetes' tools: SEC 1 for EC, PKCS #1 for RSA, and PKCS #8 for other keys. */
 export function privateKeyPem(key: KeyObject): string {
   if (key.asymmetricKeyType === 'ec') return key.export({ type: 'sec1', format: 'pem' }).toString();
   if (key.asymmetricKeyType === 'rsa') return key.export({ type: 'pkcs1', format: 'pem' }).toString();

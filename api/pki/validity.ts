@@ -1,4 +1,4 @@
-/** When a new certificate begins and ends to be valid. */
+/** Determines when a new certificate begins to be valid. */
 
 /** The time by which certificates are backdated, because the clocks of a cluster differ. */
 export const BACKDATE_MS = 5 * 60_000;

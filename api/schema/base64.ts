@@ -10,7 +10,7 @@ export class Base64Error extends Error {
 
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** Returns the same bytes without line breaks. The `Base64Error` names the first invalid byte. */
+/** Returns the text without line breaks. Throws a `Base64Error`, which names the first invalid byte. */
 export function canonicalBase64(text: string): string {
   if (BASE64.test(text)) return text;
   let at = 0;

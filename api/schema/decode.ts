@@ -38,7 +38,10 @@ export interface DecodeOptions {
   readonly isConversion?: boolean;
 }
 
-/** Throws `DecodeError`. `value` is not modified. */
+/**
+ * Decodes a value, which is not modified, by its type. An absent value or null decodes to a struct without fields. Throws
+ * `DecodeError` for a value that does not match its type.
+ */
 export function decodeStruct(struct: StructType, value: unknown, options: DecodeOptions = {}): Decoded {
   const walk = new Walk(options);
   if (value === null || value === undefined) return { value: walk.struct(struct, {}), unknown: [] };
@@ -85,6 +88,7 @@ class Walk {
     this.#isConversion = isConversion;
   }
 
+  /** Returns the decoded value, or throws the first error that was noted. */
   finish(value: JsonObject): JsonObject {
     if (this.#firstError !== undefined) throw this.#firstError;
     return value;
@@ -253,7 +257,7 @@ class Walk {
     return this.#refuse(`json: cannot unmarshal ${found} ${this.#into()} of type ${goType(type)}`);
   }
 
-  /** Returns Go's words for a number that does not fit into the integer type. */
+  /** Returns Go's words for a number that does not fit into the integer type, and `undefined` for one that fits. */
   #unfit(scalar: 'int32' | 'int64', value: number | bigint): string | undefined {
     const fits =
       typeof value === 'bigint'
@@ -310,7 +314,7 @@ function time(scalar: 'time' | 'microTime', value: string): JsonValue {
 }
 
 function quantity(value: JsonValue): JsonValue {
-  // A boolean, an object and a list are not quantities, just as the empty text.
+  // A boolean, an object and a list count as the empty text, which is no quantity.
   const text = typeof value === 'string' || typeof value === 'number' || typeof value === 'bigint' ? value : '';
   try {
     return storedQuantity(text);

@@ -19,7 +19,7 @@ const REPORTED: ReadonlySet<string> = new Set(['ContainerStatus', 'PodStatus']);
 const plans = new WeakMap<StructType, Plan>();
 const leads = new WeakMap<StructType, boolean>();
 
-/** Sets values that are absent or null, in place. Absent structs stay absent. */
+/** Sets values that are absent or null, and rounds quantities, in place. Absent structs stay absent. */
 export function applyTableDefaults(struct: StructType, value: JsonObject): void {
   const plan = planOf(struct);
   for (const { name, value: preset } of plan.defaults) {
@@ -78,7 +78,7 @@ function roundQuantities(list: JsonValue | undefined): void {
   }
 }
 
-/** Whether the value is a zero value that the type adds or drops anyway. References keep it. */
+/** Whether the value is a zero value that the type adds or drops anyway. A field that is a pointer in Go keeps it. */
 function isImplied(field: Field, value: JsonValue): boolean {
   return (value === '' || value === 0 || value === false) && field.presence !== 'keep' && field.presence !== 'null';
 }

@@ -76,8 +76,8 @@ const ORDERS: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /**
- * Returns the form of a value. `typeName` is the name of a built-in type, for example `io.k8s.api.rbac.v1.RoleRef`. Throws for
- * a name that no type has.
+ * Returns the form of a value, or null for a value that is no object. `typeName` is the name of a built-in type, for example
+ * `io.k8s.api.rbac.v1.RoleRef`. Throws for a name that no type has.
  */
 export function internalForm(typeName: string, value: unknown): object | null {
   const struct = loadSchema().struct(typeName);

@@ -28,7 +28,7 @@ export function shapedObject({ group, version, kind }: Kind, value: unknown): Ku
   return object as unknown as KubeObject;
 }
 
-/** Copies a JSON value. Whole numbers get the nearest value with which a program can calculate. */
+/** Copies a JSON value. A whole number beyond the safe integers becomes the nearest of them. Throws for too many levels. */
 function bounded(value: unknown, levels = 0): JsonValue {
   if (levels > MAX_LEVELS) throw new Error(`the object has more than ${MAX_LEVELS} levels`);
   if (typeof value === 'bigint') return nearest(Number(value));

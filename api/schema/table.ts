@@ -191,7 +191,7 @@ export function typeNameOf(group: string, version: string, kind: string): string
   return `${PACKAGES.get(group) ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
 }
 
-/** Returns the group, version and kind of the type name of a served kind. */
+/** Returns the group, version and kind of the type name of a served kind, and `undefined` for other types. */
 export function groupVersionKindOf(structName: string): { group: string; version: string; kind: string } | undefined {
   return kindsByType().get(structName);
 }

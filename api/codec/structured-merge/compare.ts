@@ -51,6 +51,7 @@ function takeItems(type: ListType, items: readonly JsonValue[], set: FieldSetBui
   }
 }
 
+/** Compares values without a schema. If their forms differ, they are compared in the form of each. */
 function compareDeduced(old: JsonValue, next: JsonValue, sets: Sets): void {
   const nextType = deduce(next);
   const oldType = deduce(old);

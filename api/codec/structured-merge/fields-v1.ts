@@ -6,7 +6,7 @@ import type { JsonObject } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
 import { compareElements, normalizeElement, pathText } from './path-element.ts';
 
-/** Throws an `Error` if the value is not a field set. */
+/** Returns the field set of a wire form. Throws an `Error` if the value is not one. */
 export function decodeFieldsV1(fields: JsonObject): FieldSet {
   const root = new FieldSetBuilder();
   if (decodeInto(root, fields)) root.wire = fields;

@@ -22,8 +22,9 @@ interface LeafMergeType {
   readonly kind: 'leaf';
   /** The kind of value that is required. Free-form JSON has none. */
   readonly expects: 'map' | 'list' | 'scalar' | Scalar | undefined;
-  /** The type of the items of an atomic list, or of a whole atomic map. Such items are not owned separately. */
+  /** The type of the items of an atomic list, which are not owned separately. */
   readonly items?: MergeType;
+  /** The type of an atomic map, whose members are not owned separately. */
   readonly content?: MergeType;
 }
 

@@ -9,7 +9,10 @@ import { type MergeType, deduce, deduced, itemElement } from './merge-types.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
-/** Returns the merged value, which shares parts with both arguments. */
+/**
+ * Returns the merged value, which shares parts with both arguments, or `undefined` if both are absent. Throws
+ * `PathElementError` for lists whose items have no keys.
+ */
 export function merge(
   type: MergeType,
   live: JsonValue | undefined,

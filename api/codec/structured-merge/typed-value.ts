@@ -10,7 +10,10 @@ import { goSyntax, goType, goValue } from '../../meta/go-text.ts';
 
 type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
-/** Returns the paths that a value sets. For an item that a list contains twice, only the item itself is returned. */
+/**
+ * Returns the paths that a value sets. For an item that a list contains twice, only the item itself is returned. Throws
+ * `PathElementError` for lists whose items have no keys.
+ */
 export function fieldSetOf(type: MergeType, value: JsonValue): FieldSet {
   const root = new FieldSetBuilder();
   collect(type, value, root);
@@ -157,8 +160,8 @@ const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: go
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
 /**
- * The kinds of values that each type accepts. Integers or texts are left out: the decoder of the result refuses values that are
- * neither.
+ * The kinds of values that each type accepts. `intOrString` is left out, because the decoder of the result refuses values that
+ * are neither integers nor texts. Free-form JSON accepts all values.
  */
 const FITS: Readonly<Partial<Record<'map' | 'list' | 'scalar' | Scalar, Fit>>> = {
   scalar: ANY_SCALAR,
