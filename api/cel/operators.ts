@@ -4,7 +4,7 @@ import { type RE2JS, RE2JSException } from 're2js';
 import { compilePattern, PatternCache, patternSize } from '../meta/pattern.ts';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { comparingCost, reading } from './reading-cost.ts';
-import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
+import { formatDuration, formatTimestamp, parseDuration, parseTimestamp, wholeSince1970 } from './time.ts';
 import {
   bool,
   bytes,
@@ -174,7 +174,7 @@ const conversions: FunctionRow[] = [
   fn('int', [uint], int, (a: Uint) => checkedInt(a.value)),
   fn('int', [double], int, truncated),
   fn('int', [string], int, intOf),
-  fn('int', [timestamp], int, (a: Timestamp) => a.ns / NANOS),
+  fn('int', [timestamp], int, (a: Timestamp) => wholeSince1970(a, NANOS)),
   fn('int', [duration], int, (a: Duration) => a.ns),
   fn('uint', [uint], uint, (a: Uint) => a),
   fn('uint', [int], uint, (a: bigint) => checkedUint(a)),

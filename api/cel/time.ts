@@ -49,6 +49,16 @@ export function formatTimestamp({ ns }: Timestamp): string {
   return `${base}${fraction}Z`;
 }
 
+/** Returns the whole units (of so many nanoseconds) since 1970, rounded down, as Go counts them also before 1970. */
+export function wholeSince1970({ ns }: Timestamp, unitNs: bigint): bigint {
+  const rest = ns % unitNs;
+  return ns / unitNs - (rest < 0n ? 1n : 0n);
+}
+
+const MILLISECOND = 1_000_000n;
+
+const dateOf = (time: Timestamp): Date => new Date(Number(wholeSince1970(time, MILLISECOND)));
+
 /**
  * Parses a duration in Go's form, such as `1h30m` or `-1.5s`. Throws `CelError` for another text or more than 64 bits of
  * nanoseconds.
@@ -101,8 +111,8 @@ const PARTS: Readonly<Record<string, Part>> = {
 };
 
 /** Returns a date whose UTC parts are the local parts in the time zone. */
-function inZone({ ns }: Timestamp, zone: string): Date {
-  const ms = Number(ns / 1_000_000n);
+function inZone(time: Timestamp, zone: string): Date {
+  const ms = dateOf(time).getTime();
   if (zone === '' || zone === 'Local') return new Date(ms);
   const offset = /^([+-]?)(\d{1,2}):(\d{2})$/.exec(zone);
   if (offset !== null) {
@@ -121,22 +131,16 @@ function inZone({ ns }: Timestamp, zone: string): Date {
       second: 'numeric',
     }).formatToParts(new Date(ms));
     const number = (type: string): number => Number(parts.find((part) => part.type === type)?.value ?? 0);
-    const local = Date.UTC(
-      number('year'),
-      number('month') - 1,
-      number('day'),
-      number('hour'),
-      number('minute'),
-      number('second'),
-    );
-    return new Date(local + (((ms % 1000) + 1000) % 1000));
+    const day = utcDate(number('year'), number('month'), number('day')) ?? Number.NaN;
+    const seconds = day + number('hour') * 3600 + number('minute') * 60 + number('second');
+    return new Date(seconds * 1000 + (((ms % 1000) + 1000) % 1000));
   } catch (error) {
     throw new CelError(`unknown time zone ${zone}`, { cause: error });
   }
 }
 
 const dates: FunctionRow[] = Object.entries(PARTS).flatMap(([name, part]) => [
-  method(name, [timestamp], int, (time: Timestamp) => BigInt(part(new Date(Number(time.ns / 1_000_000n))))),
+  method(name, [timestamp], int, (time: Timestamp) => BigInt(part(dateOf(time)))),
   method(name, [timestamp, string], int, (time: Timestamp, zone: string) => BigInt(part(inZone(time, zone)))),
 ]);
 

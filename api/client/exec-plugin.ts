@@ -124,14 +124,15 @@ async function runPlugin(
     spec: { ...(config.provideClusterInfo === true ? { cluster } : {}), interactive },
   };
   const output = await run(options, stringifyJson(info), interactive);
+  const decoding = `exec: executable ${config.command}: decoding stdout`;
   let credential: ExecCredential;
   try {
     credential = JSON.parse(output) as ExecCredential;
   } catch (error) {
-    throw new Error('decoding stdout: the exec plugin did not print an ExecCredential as JSON', { cause: error });
+    throw new Error(`${decoding}: the plugin did not print an ExecCredential as JSON`, { cause: error });
   }
   if (credential.kind !== 'ExecCredential')
-    throw new Error(`decoding stdout: kind is "${credential.kind ?? ''}", not ExecCredential`);
+    throw new Error(`${decoding}: kind is "${credential.kind ?? ''}", not ExecCredential`);
   if (credential.apiVersion !== config.apiVersion) {
     throw new Error(
       `exec plugin is configured to use API version ${config.apiVersion}, plugin returned version ${credential.apiVersion}`,
@@ -146,7 +147,7 @@ async function runPlugin(
   if ((certificate === '') !== (key === '')) throw new Error('exec plugin returned only certificate or key, not both');
   const { expirationTimestamp } = status;
   if (expirationTimestamp !== undefined && Number.isNaN(Date.parse(expirationTimestamp)))
-    throw new Error(`decoding stdout: expirationTimestamp "${expirationTimestamp}" is not an RFC 3339 time`);
+    throw new Error(`${decoding}: expirationTimestamp "${expirationTimestamp}" is not an RFC 3339 time`);
   return status;
 }
 

@@ -48,10 +48,14 @@ export interface Patience {
 
 const UNREACHABLE: ReadonlySet<string> = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT']);
 
-/** Whether the request did not reach the server, so that it may be sent again. */
+/** Whether the error means that no packet reaches the server. An open connection may have the same error as a new one. */
 export function isUnreachable(error: unknown): boolean {
   return error instanceof Error && UNREACHABLE.has((error as NodeJS.ErrnoException).code ?? '');
 }
+
+/** Whether the request cannot have reached the server, so that it may be sent again: the connection was never established. */
+const isUnsent = (error: NodeJS.ErrnoException): boolean =>
+  isUnreachable(error) && error.syscall !== 'read' && error.syscall !== 'write';
 
 /** A connection, or a pool of them. A connection that is not usable any more is replaced. */
 export interface Connection {
@@ -260,9 +264,7 @@ export class PooledConnection implements Connection {
         if (signal?.aborted) reject(signal.reason as Error);
         else
           reject(
-            isUnreachable(error) || (error.code === 'ECONNRESET' && request.reusedSocket)
-              ? new NotSentError(error)
-              : error,
+            isUnsent(error) || (error.code === 'ECONNRESET' && request.reusedSocket) ? new NotSentError(error) : error,
           );
       });
       request.end(body);

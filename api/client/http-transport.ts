@@ -116,8 +116,9 @@ export class HttpTransport {
   }
 
   /**
-   * Sends the request to the current server. If that cannot be reached, rejects with a `NotSentError`, and the next request
-   * goes to the next server. Rejects as well if the client is closed, and with the reason of the signal.
+   * Sends the request to the current server. Rejects with a `NotSentError` if the request did not reach the server, with the
+   * reason of an aborted signal, and with another error if the connection fails later or the client is closed. If the server
+   * cannot be reached, the next request goes to the next server.
    */
   async request(request: TransportRequest): Promise<TransportResponse> {
     if (this.#closed) throw new Error('the client is closed');
@@ -128,7 +129,7 @@ export class HttpTransport {
     try {
       return await connection.send({ ...request, path: prefix + request.path });
     } catch (error) {
-      if (error instanceof NotSentError && isUnreachable(error.cause)) this.#servers.failed(current);
+      if (isUnreachable(error instanceof NotSentError ? error.cause : error)) this.#servers.failed(current);
       throw error;
     }
   }

@@ -115,7 +115,8 @@ class Reflector {
 
   /**
    * Reads the initial contents as a stream of ADDED events that ends with a marked bookmark. Then follows the changes with the
-   * same watch. If the server refuses initial events, the next step lists instead.
+   * same watch. If the server refuses initial events, the next step lists instead. Throws if the watch ends before the
+   * bookmark.
    */
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
@@ -141,6 +142,8 @@ class Reflector {
         } else if (event.type === 'DELETED') contents.delete(namespacedName(event.object));
         else contents.set(namespacedName(event.object), event.object);
       }
+      // A server that ends watches at once must not be called in a tight loop.
+      if (!complete && !signal.aborted) throw new Error('the watch ended before it had sent the whole contents');
     } catch (error) {
       if (complete || signal.aborted || !isRefusal(error)) throw error;
       this.#watchList = false;

@@ -3,6 +3,7 @@
  * It checks the signatures, the validity of every link, the CA flag and path length of every issuer, the extended key
  * usage of every link that restricts usage, and rejects unknown critical extensions.
  */
+import { DerError } from './der.ts';
 import { EXTENDED_KEY_USAGES, EXTENSION } from './extensions.ts';
 import { verifySigned } from './signing.ts';
 import type { Certificate } from './certificate.ts';
@@ -76,7 +77,13 @@ class Signatures {
   match({ parts }: Certificate, { publicKey }: Certificate): boolean {
     if (this.areExhausted) return false;
     this.#left -= 1;
-    return verifySigned(parts, publicKey);
+    try {
+      return verifySigned(parts, publicKey);
+    } catch (error) {
+      // A client chooses the algorithm of its certificate, which is parsed only now.
+      if (error instanceof DerError) return false;
+      throw error;
+    }
   }
 }
 

@@ -93,7 +93,7 @@ function compareVersions(a: Semver, b: Semver): number {
     if (left === right) continue;
     const [x, y] = [/^\d+$/.test(left), /^\d+$/.test(right)];
     if (x !== y) return x ? -1 : 1;
-    return (x ? Number(left) < Number(right) : left < right) ? -1 : 1;
+    return (x ? BigInt(left) < BigInt(right) : left < right) ? -1 : 1;
   }
   return 0;
 }

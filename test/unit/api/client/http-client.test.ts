@@ -1,6 +1,7 @@
 /** Tests the client over HTTP: objects, Status errors, repeated requests and watches. */
 import assert from 'node:assert/strict';
-import { createServer } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { type ClientRequest, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -42,4 +43,25 @@ test('answers become objects and Status errors, 429 is tried again, watches are 
     client.close();
     server.close();
   }
+});
+
+test('a write whose connection breaks after it was sent is not sent again', async (t) => {
+  let sent: ClientRequest | undefined;
+  const onRequest = (message: unknown): void => void ({ request: sent } = message as { request: ClientRequest });
+  subscribe('http.client.request.start', onRequest);
+  let received = 0;
+  const server = createServer(() => {
+    received += 1;
+    sent?.destroy(Object.assign(new Error('read ETIMEDOUT'), { code: 'ETIMEDOUT', syscall: 'read' }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const client = new HttpClient({ server: url, clock: systemClock });
+  t.after(() => {
+    unsubscribe('http.client.request.start', onRequest);
+    client.close();
+    server.close();
+  });
+  await assert.rejects(client.create(pods, 'n', { metadata: { name: 'a' } }), { code: 'ETIMEDOUT' });
+  assert.equal(received, 1);
 });

@@ -114,6 +114,22 @@ test('a refused list is tried again with growing pauses, not in a tight loop', a
   await informers.close();
 });
 
+test('a server that ends the first watch before it has sent the contents is called with growing pauses', async () => {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  let watches = 0;
+  client.watch = async function* () {
+    watches += 1;
+    if (watches > 100) await new Promise(() => undefined);
+    yield* [];
+  };
+  const informers = new Informers({ client, clock, logger: silentLogger });
+  assert.equal(informers.for(pods).hasSynced, false);
+  await clock.advance(60_000);
+  assert.ok(watches >= 3 && watches <= 12, `${watches} watches`);
+  await informers.close();
+});
+
 test('all users of a resource share one informer, and late handlers get the existing objects', async () => {
   const { clock, informers, informer } = setUp();
   await clock.advance(10);

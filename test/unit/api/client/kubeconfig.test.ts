@@ -29,4 +29,8 @@ test('a written kubeconfig is readable by its owner only, and can be read; error
     /none does not exist; name another with --kubeconfig or KUBECONFIG/,
   );
   assert.match(await readFile(path, 'utf8'), /^apiVersion: v1/);
+  await assert.rejects(writeKubeconfig(join(path, 'below-a-file', 'config'), {}), {
+    name: 'KubeconfigError',
+    message: /below-a-file\/config cannot be written: /,
+  });
 });

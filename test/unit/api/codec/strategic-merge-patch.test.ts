@@ -193,6 +193,11 @@ test('lists of lists and lists of several types are refused', () => {
   });
 });
 
+test('a large integer in place of an object is an int64 in the error', () => {
+  const patch = { containers: [{ name: 'a' }], '$setElementOrder/containers': [2n ** 60n] };
+  assert.throws(() => specAfter({ containers }, patch), /expected a map\[string\]interface {}, but received a int64/);
+});
+
 test('the patch is shown without what was handled', () => {
   const patch = {
     metadata: { labels: { a: null, b: 'c' } },

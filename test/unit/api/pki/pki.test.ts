@@ -143,6 +143,17 @@ test('a certificate of a key with an exponent of thousands of bits is not verifi
   assert.equal(verifiesInTime(slow), false);
 });
 
+test('a certificate whose algorithm of the signature is malformed is refused, and is no failure of the server', async () => {
+  const root = await authority('root');
+  const made = leaf(await generateKey('ecdsa'), root);
+  const [body, , signature] = made.parts;
+  assert.ok(body && signature);
+  const algorithm = readElement(Buffer.from('300b0609ffffffffffffffff7f', 'hex'));
+  const options = { roots: [root.certificate], intermediates: [], nowMs: NOW, usage: 'client auth' };
+  const result = verifyChain({ ...made, parts: [body, algorithm, signature] }, options);
+  assert.match(reasonOf(result), /unknown authority/);
+});
+
 test('invalid certificates are rejected', async () => {
   const root = await authority('root');
   const other = await authority('root');
