@@ -5,7 +5,7 @@ import { withoutSymbols } from './elf-symbols.ts';
 import { bundleProgram } from './program-bundle.ts';
 
 const [directory] = process.argv.slice(2);
-if (directory === undefined) throw new Error('usage: build-program DIR');
+if (directory === undefined) throw new Error('usage: scripts/build-program DIR');
 const target = resolve(directory);
 
 mkdirSync(join(target, 'bin'), { recursive: true });

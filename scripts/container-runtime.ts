@@ -79,7 +79,10 @@ function has(command: string): boolean {
   return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
 }
 
-/** Installs Debian packages with apt, as root. `why` is what a person misses without them. */
+/**
+ * Installs Debian packages with apt, as root. `why` says what needs them. Throws an error that begins with `why` if this
+ * process is not root, if the host has no apt, or if the installation fails.
+ */
 export function installPackages(packages: readonly string[], why: string): void {
   if (process.getuid?.() !== 0 || !has('apt-get')) {
     throw new Error(`${why}: install ${packages.join(', ')} (as root on Debian or Ubuntu this script does it itself)`);
@@ -106,9 +109,9 @@ function ensureInstalled(report: (text: string) => void): void {
   const missing = [
     ...(has('dockerd') ? [] : ['docker.io']),
     ...(has('iptables') ? [] : ['iptables']),
-    // Network policies are enforced with it.
+    // The agent enforces network policies with nft.
     ...(has('nft') ? [] : ['nftables']),
-    // UDP clients are taken from endpoints that are gone with it.
+    // The agent calls conntrack when an endpoint is gone, so that its UDP clients reach another one.
     ...(has('conntrack') ? [] : ['conntrack']),
     ...(has('curl') ? [] : ['curl']),
     ...(has('docker') ? [] : ['docker.io']),
@@ -176,7 +179,7 @@ const TEST_TOOLS = [
   { programs: ['dbus-daemon'], packages: ['dbus'], why: 'the tests with a systemd of their own need its message bus' },
 ] as const;
 
-/** Installs the programs of `TEST_TOOLS`. Tests without their programs are skipped. */
+/** Installs the missing programs of `TEST_TOOLS`, as `installPackages` does. Throws if one cannot be installed. */
 export function ensureTestTools(report: (text: string) => void): void {
   for (const { programs, packages, why } of TEST_TOOLS) {
     if (programs.every(has)) continue;
@@ -185,7 +188,10 @@ export function ensureTestTools(report: (text: string) => void): void {
   }
 }
 
-/** Returns the image archive for a host without a registry, which it builds at the first call. */
+/**
+ * Returns the path of the image archive for a host without a registry, which the first call builds. Throws if busybox, of which
+ * the demo image is made, cannot be installed, or if the build fails.
+ */
 export function ensureImages(directory: string, report: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');
   if (existsSync(archive)) return archive;

@@ -14,7 +14,7 @@ const SECTION_NAMES_AT = 62;
 const SEGMENT_OFFSET_AT = 8;
 const SEGMENT_FILE_SIZE_AT = 32;
 
-/** Returns a file of another kind unchanged. */
+/** Returns an executable without everything behind its segments. Returns a file of another kind unchanged. */
 export function withoutSymbols(file: Buffer): Buffer {
   // ELF, 64 bits, little-endian.
   if (file.subarray(0, 6).toString('latin1') !== '\x7fELF\x02\x01') return file;

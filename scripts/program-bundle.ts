@@ -130,7 +130,7 @@ function versionOf(name: string): string {
   return version;
 }
 
-/** Names, versions and licence texts of the packages: their licences require them in every copy. */
+/** Returns the names, versions and licence texts of the packages. Their licences require these texts in every copy. */
 function licencesOf(packages: readonly string[]): string {
   const texts = packages.toSorted().map((name) => {
     const folder = join(ROOT, 'node_modules', name);

@@ -47,7 +47,7 @@ function unfinished(files: readonly string[], results: readonly FileResult[]): F
     .map((file) => ({ file, counts, durationMs: 0, failures: [{ name: 'the file', error: 'its run has no result' }] }));
 }
 
-/** The priority of a modest run: it gets a third of what another process gets. */
+/** The niceness of a modest run: it gets a third of the processor time that another process gets. */
 const MODEST = 5;
 
 /** Runs the files with `node --test`, and resolves to its exit code and the results of the files. */

@@ -16,7 +16,7 @@ import { Lane, runLane, usesGivenRuntime } from './test-lane.ts';
 import { closingLines, failedFiles, merged } from './test-report.ts';
 import { COVERAGE, type Outcome, ROOT, runTests } from './test-run.ts';
 
-const USAGE = `usage: scripts/test [--unit] [--no-checks] [--coverage] [FILE…]
+const USAGE = `usage: scripts/test [--unit] [--no-checks] [--coverage] [--lanes N] [FILE…]
 
 Runs the checks (types, format, lint) and the tests. Integration tests run in lanes, each in a network
 of its own with a Docker daemon and a containerd; or one at a time on those whose sockets
@@ -25,7 +25,7 @@ private one of another version is started by PATH=…/bin:$PATH scripts/containe
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
-  --coverage   print the share of lines of each half that all of these tests together execute, and
+  --coverage   print the share of lines of each folder that all of these tests together execute, and
                write the other lines to .cache/uncovered-lines
   --lanes N    run N integration tests at a time (3)
   FILE…        these test files only

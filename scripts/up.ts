@@ -85,6 +85,10 @@ async function step<T>(what: string, work: (report: (text: string) => void) => P
   }
 }
 
+/**
+ * Resolves to what `observe` finds first; its errors count as nothing found. Rejects if it finds nothing within two minutes,
+ * and with the reason of the signal.
+ */
 async function waitFor<T>(
   observe: () => Promise<T | undefined>,
   whatIsMissing: () => string,
@@ -198,7 +202,7 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
     client = await step('control plane ready', () =>
       waitFor(
         () => connect(kubeconfig),
-        () => 'the API server',
+        () => `the API server (log: ${log})`,
         stop.signal,
       ),
     );
@@ -206,7 +210,7 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
     const node = await step('node Ready', () =>
       waitFor(
         async () => (await api.list(nodes)).items.find((item) => hasCondition(item, 'Ready')),
-        () => 'a Ready node',
+        () => `a Ready node (log: ${log})`,
         stop.signal,
       ),
     );
@@ -217,7 +221,7 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
           (await api.list(pods, { namespace: 'default', labelSelector: 'app=hello' })).items.find((item) =>
             hasCondition(item, 'Ready'),
           ),
-        () => 'a ready pod',
+        () => `a ready pod (log: ${log})`,
         stop.signal,
       ),
     );

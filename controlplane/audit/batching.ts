@@ -24,8 +24,9 @@ export interface BatchOptions {
   readonly onDropped: (count: number) => void;
 }
 
-/** The memory of all events that wait or are sent, with the objects of requests and responses, and without them. */
+/** The maximum memory of all events that wait or are being sent, up to which an event keeps its objects. */
 const MAX_OBJECT_BYTES = 64 << 20;
+/** The maximum memory of all events that wait or are being sent. Beyond it, events are dropped. */
 const MAX_BYTES = 128 << 20;
 /** A batch of more events would be a text of hundreds of megabytes, which takes seconds, or cannot be formatted at all. */
 const MAX_BATCH_BYTES = 16 << 20;

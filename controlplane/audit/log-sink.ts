@@ -29,6 +29,15 @@ interface LogSinkOptions {
 }
 
 const MAX_WAITING_BYTES = 64 * 1024 * 1024;
+/** The beginning of what a backup's name has after the name of the file: the time of the rotation. */
+const BACKUP_TIME = /^-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}/;
+
+/** Whether a file is a backup of the log. Others, such as `audit-webhook.log` beside `audit.log`, are not its own. */
+function isBackup(name: string, stem: string, extension: string): boolean {
+  const rest = name.startsWith(stem) ? name.slice(stem.length) : '';
+  const suffix = rest.replace(BACKUP_TIME, '');
+  return suffix !== rest && (suffix === extension || suffix === `${extension}.gz`);
+}
 
 /**
  * Returns a sink that writes events to a file, which it rotates. The path `-` is standard output, which is neither rotated nor
@@ -118,7 +127,7 @@ class LogFile implements EventSink {
       await rm(backup);
     }
     const backups = (await readdir(dirname(path)))
-      .filter((name) => name.startsWith(`${stem}-`) && (name.endsWith(extension) || name.endsWith(`${extension}.gz`)))
+      .filter((name) => isBackup(name, stem, extension))
       .sort()
       .reverse();
     for (const [i, name] of backups.entries()) {

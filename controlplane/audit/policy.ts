@@ -2,6 +2,7 @@
  * Parses and evaluates the audit policy, which determines the audit level of each request. The first matching rule
  * applies; without one, the level is None. Pure.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 
@@ -64,7 +65,7 @@ export function parseAuditPolicy(text: string, path: string): AuditPolicy {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
-  const { value } = parseYaml(text);
+  const value = parsedYaml(text, refuse);
   if (!isJsonObject(value) || value['kind'] !== 'Policy' || value['apiVersion'] !== 'audit.k8s.io/v1')
     return refuse('not a Policy of audit.k8s.io/v1');
   const { rules } = value;
@@ -75,6 +76,14 @@ export function parseAuditPolicy(text: string, path: string): AuditPolicy {
     compileRule(rule, `rules[${i}]`, { stages, omitManagedFields }, refuse),
   );
   return { decide: (request) => compiled.find((rule) => matches(rule, request))?.decision ?? NOTHING };
+}
+
+function parsedYaml(text: string, refuse: (why: string) => never): unknown {
+  try {
+    return parseYaml(text).value;
+  } catch (error) {
+    return refuse(errorMessage(error));
+  }
 }
 
 function compileRule(

@@ -62,7 +62,10 @@ const LISTS: ReadonlySet<string> = new Set([
   'requestheader-username-headers',
 ]);
 
-/** Adds what a server needs to what is published, in a stable order, so that servers do not overwrite each other. */
+/**
+ * Returns the data to publish: the published data (`known`) with the data of this server (`own`) added, in a stable order, so
+ * that servers do not overwrite each other.
+ */
 export function mergedData(
   known: Readonly<Record<string, string>>,
   own: Readonly<Record<string, string>>,
@@ -78,8 +81,8 @@ export function mergedData(
 }
 
 /**
- * Merges two lists of allowed names. An empty list allows every name, so the result is only empty if all servers publish an
- * empty one.
+ * Merges two lists (JSON) without duplicates. An empty list of allowed names allows every name, and the result is only empty if
+ * all servers publish an empty one. If one of them is not a list of strings, the result is the list of this server.
  */
 function mergedLists(known: string, own: string): string {
   const [former, added] = [listOf(known), listOf(own)];
@@ -97,7 +100,7 @@ function listOf(text: string): readonly string[] | undefined {
   }
 }
 
-/** Drops certificates that have expired. */
+/** Merges two PEM texts without duplicates. Drops certificates that have expired, and a known text that cannot be read. */
 function mergedCertificates(known: string, own: string, nowMs: number): string {
   return [...new Set([...readableBlocks(known, nowMs), ...certificateBlocks(own, nowMs)])].join('');
 }
@@ -145,7 +148,10 @@ async function retryingRaces(work: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Publishes the ConfigMap and keeps it up to date. Resolves when the ConfigMap is published for the first time. */
+/**
+ * Publishes the ConfigMap and keeps it up to date until `close`. Resolves when the ConfigMap is published for the first time.
+ * Rejects if that fails, and publishes nothing more then.
+ */
 export async function keepAuthenticationInfo(
   options: AuthenticationInfoOptions,
 ): Promise<{ readonly close: () => Promise<void> }> {

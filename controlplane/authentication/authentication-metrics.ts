@@ -10,7 +10,8 @@ import {
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Authenticated, Authenticator } from './authentication.ts';
 
-const DOUBLING = (first: number, count: number): number[] => Array.from({ length: count }, (_, i) => first * 2 ** i);
+const doublingFrom = (first: number, count: number): number[] =>
+  Array.from({ length: count }, (_, i) => first * 2 ** i);
 /** User names that may be a label value. All e-mail addresses share one value, and all other names another. */
 const SHOWN_USERS: ReadonlySet<string> = new Set([
   'admin',
@@ -20,7 +21,7 @@ const SHOWN_USERS: ReadonlySet<string> = new Set([
   'system:serviceaccount:kube-system:default',
 ]);
 
-/** Counts service account tokens by their kind. */
+/** The kinds of service account tokens, each of which has a counter. */
 export type TokenKind = 'valid' | 'stale' | 'legacy' | 'legacy-auto' | 'legacy-manual' | 'invalid-legacy-auto';
 
 /** The observers of all authenticators. */
@@ -63,7 +64,10 @@ function serviceAccountCounters(registry: MetricsRegistry): AuthenticationMetric
     legacy: counter('legacy_tokens', 'Tokens of Secrets that were used.'),
     'legacy-auto': counter('legacy_auto_token_uses', 'Uses of tokens of Secrets that an account lists.'),
     'legacy-manual': counter('legacy_manual_token_uses', 'Uses of tokens of Secrets that were made by hand.'),
-    'invalid-legacy-auto': counter('invalid_legacy_auto_token_uses', 'Uses of tokens of Secrets that were given up.'),
+    'invalid-legacy-auto': counter(
+      'invalid_legacy_auto_token_uses',
+      'Uses of invalidated tokens of Secrets that an account lists.',
+    ),
   };
   return (kind) => counters[kind].inc();
 }
@@ -78,7 +82,7 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
     name: 'authentication_duration_seconds',
     help: 'Duration of the authentication of requests in seconds, by result.',
     labels: ['result'],
-    buckets: DOUBLING(0.001, 15),
+    buckets: doublingFrom(0.001, 15),
   });
   const users = registry.counter({
     name: 'authenticated_user_requests',

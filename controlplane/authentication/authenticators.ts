@@ -140,7 +140,10 @@ const OWN_IDENTITIES: ReadonlySet<string> = new Set([KUBELET_CLIENT, FRONT_PROXY
 
 const TOKEN_SUCCESS_TTL_MS = 10_000;
 
-/** Connects the authenticators in the order in which kube-apiserver tries them. */
+/**
+ * Connects the authenticators in the order in which kube-apiserver tries them. Rejects if the token file or the kubeconfig of
+ * the webhook cannot be read or is invalid, and if the options of an issuer are invalid.
+ */
 export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
   const { clock, logger, metrics } = options;
   const client = new WebhookClient('kube-apiserver', {
@@ -244,7 +247,7 @@ function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly
 }
 
 /**
- * Reads from the informers first. They lag behind, so objects that are missing or have another UID are read from the registry.
+ * Reads from the informers first. They lag behind, so objects that they do not have are read from the registry.
  */
 function lookupsOf(listers: Listers): ServiceAccountLookups {
   const accounts = listers.of(serviceAccounts);

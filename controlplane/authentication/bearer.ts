@@ -11,7 +11,10 @@ export const INVALID_BEARER_TOKEN = 'invalid bearer token';
 const NO_AUDIENCES: readonly string[] = [];
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 
-/** Returns the bearer token of a request, and `undefined` if it has none. */
+/**
+ * Returns the bearer token of a request, and `undefined` if it has none. If blanks precede the token, it is ignored with a
+ * warning.
+ */
 function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
@@ -52,8 +55,8 @@ function websocketToken(credentials: Credentials): string | undefined {
 }
 
 /**
- * Authenticates by the header `Authorization: Bearer`. Throws `AuthenticationError` for a token that no authenticator
- * accepts.
+ * Authenticates by the bearer token of a request. Returns `undefined` for a request without one. Throws, or rejects with,
+ * `AuthenticationError` for a token that no authenticator accepts.
  */
 export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
   const refused = (error?: unknown): never => {

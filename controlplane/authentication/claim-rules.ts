@@ -90,7 +90,8 @@ function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims)
 
 /**
  * Returns the function that computes a value from the claims of a token: by an expression, or from one claim with a prefix.
- * Returns `undefined` if the row names neither. Throws if the row is invalid.
+ * Returns `undefined` if the row names neither. Throws if the row is invalid. The function throws if the evaluation fails, and
+ * if the claim is `email` and the token has a claim `email_verified` that is not true.
  */
 function mapping(row: unknown, at: string, { hasPrefix } = { hasPrefix: true }): Mapping | undefined {
   if (!isJsonObject(row)) return undefined;
@@ -124,7 +125,7 @@ function extraMapping(row: Record<string, unknown>, at: string): { readonly key:
   return { key, of: (claims) => program.run(() => claims) };
 }
 
-/** Returns a string or a list of strings; an absent or empty claim is an empty list. */
+/** Returns a string or a list of strings as a list; an absent or empty claim is an empty list. Throws for anything else. */
 function textsOf(value: unknown, what: string): string[] {
   if (value === MISSING || value === null || value === undefined || value === '') return [];
   const list: unknown[] = Array.isArray(value) ? value : [value];
@@ -135,8 +136,8 @@ function textsOf(value: unknown, what: string): string[] {
 }
 
 /**
- * Throws if the user name is the claim `email` and no rule uses `email_verified`, because an unverified e-mail address must not
- * become a user name.
+ * Throws if the expression of the user name uses the claim `email` and no rule uses `email_verified`, because an unverified
+ * e-mail address must not become a user name.
  */
 function checkEmail(rules: Readonly<Record<string, unknown>>): void {
   const mappings = isJsonObject(rules['claimMappings']) ? rules['claimMappings'] : {};

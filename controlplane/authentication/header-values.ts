@@ -27,7 +27,7 @@ export function headerValues({ headers, rawHeaders }: HeaderSource, name: string
   return values;
 }
 
-/** Returns the text whose bytes Node.js sends for the UTF-8 of this value. */
+/** Returns the text that makes Node.js send the UTF-8 bytes of the value in a header. */
 export function encodedHeaderValue(value: string): string {
   return Buffer.from(value, 'utf8').toString('latin1');
 }

@@ -31,13 +31,16 @@ const HASHES: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Returns `undefined` if the text is not a token. It must be strict base64url of three parts with JSON objects. */
+/**
+ * Returns `undefined` if the text is not a token, or is longer than 64 KiB. A token has three parts in base64url: two JSON
+ * objects and the signature, whose encoding must be the only one that it has.
+ */
 export function parseJwt(token: string): Jwt | undefined {
   if (token.length > MAX_TOKEN_BYTES) return undefined;
   const parts = token.split('.');
   const [head = '', body = '', signature = ''] = parts;
   if (parts.length !== 3 || !parts.every((part) => PART.test(part))) return undefined;
-  // A token has one encoding: unused bits of the last character must be zero.
+  // The unused bits of the last character must be zero. The other parts are signed as text, so that they have one encoding.
   if (Buffer.from(signature, 'base64url').toString('base64url') !== signature) return undefined;
   const header = parseObject(head);
   const claims = parseObject(body);

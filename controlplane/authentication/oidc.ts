@@ -122,7 +122,8 @@ function checkClaims({ claims }: Jwt, options: OidcOptions): void {
   if (typeof nbf === 'number' && nowSeconds + 300 < nbf) throw new OidcError('verify token: token is not valid yet');
   const audiences: unknown[] = Array.isArray(aud) ? aud : [aud];
   const wanted = options.audiences ?? [options.clientId];
-  if (!wanted.some((one) => audiences.includes(one))) throw new OidcError('verify token: the audience is another');
+  if (!wanted.some((one) => audiences.includes(one)))
+    throw new OidcError(`verify token: the token is for none of the audiences [${wanted.join(' ')}]`);
   for (const [name, wanted] of Object.entries(options.requiredClaims)) {
     if (!Object.hasOwn(claims, name)) throw new OidcError(`required claim ${name} not present in ID token`);
     if (claims[name] !== wanted) throw new OidcError(`required claim ${name} value does not match`);
@@ -182,7 +183,7 @@ function issuerKey(jwk: unknown): IssuerKey {
   const key = createPublicKey({ key: jwk as JsonWebKeyInput['key'], format: 'jwk' });
   const { modulusLength = 0 } = key.asymmetricKeyDetails ?? {};
   if (modulusLength > MAX_MODULUS_BITS || !verifiesInTime(key))
-    throw new OidcError(`signatures of the key take too long to be verified, which has ${modulusLength} bits`);
+    throw new OidcError(`the key (${modulusLength} bits) takes too long to verify a signature`);
   return {
     id: typeof kid === 'string' ? kid : '',
     algorithm: typeof alg === 'string' ? alg : undefined,
@@ -224,6 +225,10 @@ class IssuerKeys {
     );
   }
 
+  /**
+   * Fetches the keys, but not within ten seconds of the last attempt. Concurrent callers share one attempt. Never rejects: a
+   * failure is logged, and the keys from before stay in use.
+   */
   #fetchOnce(): Promise<void> {
     const { clock, logger, issuerUrl } = this.#options;
     if (this.#refresh !== undefined) return this.#refresh;
@@ -247,14 +252,16 @@ class IssuerKeys {
     const { issuerUrl, discoveryUrl } = this.#options;
     const discovery = discoveryUrl ?? `${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`;
     const document = await this.#get(discovery, 'configured');
-    if (document['issuer'] !== issuerUrl) throw new OidcError('the issuer of the discovery document is another');
+    if (document['issuer'] !== issuerUrl)
+      throw new OidcError(`the issuer in ${discovery} must be ${issuerUrl}, but is ${String(document['issuer'])}`);
     const uri = document['jwks_uri'];
     if (typeof uri !== 'string' || URL.parse(uri)?.protocol !== 'https:')
-      throw new OidcError('jwks_uri is no https URL');
+      throw new OidcError(`jwks_uri in ${discovery} is no https URL`);
     const isOwnHost = new URL(uri).host === new URL(discovery).host;
     const { keys } = await this.#get(uri, isOwnHost ? 'configured' : 'issuer-keys');
-    if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
-    if (keys.length > MAX_KEYS) throw new OidcError(`the key set has ${keys.length} keys, more than ${MAX_KEYS}`);
+    if (!Array.isArray(keys)) throw new OidcError(`the key set ${uri} has no list of keys`);
+    if (keys.length > MAX_KEYS)
+      throw new OidcError(`the key set ${uri} has ${keys.length} keys, more than ${MAX_KEYS}`);
     return (keys as unknown[]).flatMap((jwk) => this.#readKey(jwk) ?? []);
   }
 

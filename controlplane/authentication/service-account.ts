@@ -19,10 +19,10 @@ import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../api/meta
 /** The issuer of tokens in Secrets of type `kubernetes.io/service-account-token`. */
 export const LEGACY_ISSUER = 'kubernetes/serviceaccount';
 const EXTRA = 'authentication.kubernetes.io/';
-/** How long after the end of its grace period the token of a deleted pod stays valid. */
+/** How long a token stays valid after the deletion timestamp of the object that it is bound to, or of its account. */
 const DELETION_LEEWAY_MS = 60_000;
 
-/** Looks up objects; `undefined` if they do not exist. Reads are from informers; `live` reads from the registry. */
+/** Looks up objects; `undefined` if they do not exist. */
 export interface ServiceAccountLookups {
   serviceAccount(namespace: string, name: string): Promise<ServiceAccount | undefined> | ServiceAccount | undefined;
   secret(namespace: string, name: string): Promise<Secret | undefined> | Secret | undefined;
@@ -38,8 +38,9 @@ export interface VerificationKey {
 }
 
 interface ServiceAccountTokenOptions {
-  /** The first key signs new tokens. */
+  /** The accepted values of the claim `iss`, in addition to that of legacy tokens. */
   readonly issuers: readonly string[];
+  /** The keys that tokens may be signed with. */
   readonly keys: readonly VerificationKey[];
   /** The audiences of the API server. */
   readonly apiAudiences: readonly string[];
@@ -136,6 +137,11 @@ function commonAudiences(jwt: Jwt, wanted: readonly string[]): string[] {
   throw new TokenError(`token audiences ${show(has)} is invalid for the target audiences ${show(wanted)}`);
 }
 
+/**
+ * Authenticates a token of the TokenRequest API whose signature is verified. With `lookup`, its account and the object that it
+ * is bound to must exist with the UIDs of the token. Throws a `TokenError` for a token that is not valid now or not for one of
+ * the audiences. A token that should have been renewed is accepted with an audit annotation.
+ */
 async function bound(
   jwt: Jwt,
   audiences: readonly string[],
@@ -197,6 +203,11 @@ async function bound(
   };
 }
 
+/**
+ * Authenticates a token of a Secret whose signature is verified. With `lookup`, the Secret must contain the token and must not
+ * be marked as invalid, and its account must exist. Throws a `TokenError` otherwise, and for audiences of other servers than
+ * the API server.
+ */
 async function legacy(
   jwt: Jwt,
   token: string,
@@ -214,7 +225,8 @@ async function legacy(
   if (secretName === '') throw new TokenError('secretName claim is missing');
   if (account.name === '') throw new TokenError('serviceAccountName claim is missing');
   if (account.uid === '') throw new TokenError('serviceAccountUID claim is missing');
-  if (jwt.claims['sub'] !== userName(namespace, account.name)) throw new TokenError('the subject is another');
+  if (jwt.claims['sub'] !== userName(namespace, account.name))
+    throw new TokenError('the subject of the token is not its service account');
   // A legacy token has no audience, so it is valid for the API server only.
   const wanted = audiences.length > 0 ? audiences : options.apiAudiences;
   const common = wanted.filter((audience) => options.apiAudiences.includes(audience));

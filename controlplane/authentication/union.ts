@@ -29,7 +29,10 @@ export function messagesOf(error: unknown): readonly string[] {
 
 const NO_MESSAGES: readonly string[] = [];
 
-/** Returns the first result of the authenticators. It is synchronous as long as they are. */
+/**
+ * Returns the first result of the authenticators, and `undefined` if none has one. Throws an `AuthenticationError` with all
+ * messages if none has one and any of them threw. It is synchronous as long as they are.
+ */
 function firstKnown<T>(
   list: readonly T[],
   ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
@@ -70,8 +73,8 @@ async function restKnown<T>(
 }
 
 /**
- * Tries the authenticators in order until one knows the client. Rejects with all messages if no authenticator knows the client
- * and one of them threw.
+ * Tries the authenticators in order until one knows the client. Throws, or rejects with, an `AuthenticationError` of all
+ * messages if no authenticator knows the client and one of them threw.
  */
 export function unionAuthenticator(authenticators: readonly Authenticator[]): Authenticator {
   return {

@@ -1,5 +1,5 @@
 /**
- * Posts JSON to a webhook and reads its response, with bounds on time and size and without redirects.
+ * Sends requests to webhooks and issuers and reads their responses, with bounds on time and size and without redirects.
  *
  * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster). Webhook
  * authentication, webhook authorization, admission webhooks and OpenID key fetches use it.
@@ -82,7 +82,7 @@ function retire(agent: HttpAgent | HttpsAgent): void {
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
 }
 
-/** Posts to webhooks. Each part that calls webhooks has its own client, and `close` closes its connections. */
+/** Calls webhooks and issuers. Each part that does so has its own client, and `close` breaks its connections. */
 export class WebhookClient {
   /** The agent that was used last is the last one. */
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();

@@ -3,7 +3,10 @@ import { loadKubeconfig, serverAccess } from '../../api/client/kubeconfig.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { WebhookEndpoint } from './webhook-client.ts';
 
-/** Reads the endpoint for each call, because certificate and token files may change. Throws if the file is invalid. */
+/**
+ * Reads the kubeconfig file, and returns the function that reads the endpoint for each call, because certificate and token
+ * files may change. Rejects if the file is invalid.
+ */
 export async function webhookFromFile(path: string, clock: Clock): Promise<() => Promise<WebhookEndpoint>> {
   const access = await serverAccess(await loadKubeconfig(path), { clock });
   const url = new URL(access.server);

@@ -19,17 +19,18 @@ interface WebhookTokenOptions {
 
 const GROUP = 'authentication.k8s.io';
 /**
- * The calls at once, and those that wait: of addresses that had a right token, and of others. The client has no more
- * connections for one webhook.
+ * The limits of calls: `mostAtOnce` run, as many as the client has connections for one webhook. `mostWaiting` wait of addresses
+ * that have sent a valid token before, and as many of all other addresses.
  */
 const CALLS = { mostAtOnce: 64, mostWaiting: 1024 };
 const CALL_TIMEOUT_MS = 30_000;
 const BACKOFF_MS = [500, 750, 1125, 1690];
 
 /**
- * Creates the authenticator that calls a webhook with a TokenReview. Throws an `AuthenticationError` for the error that the
- * service reports, for another status than 200 or 201, and for anything else than a TokenReview. Throws the error of the call
- * if there is no response, and `TooManyWaiting` if it is not called.
+ * Creates the authenticator that calls a webhook with a TokenReview. Resolves to `undefined` for a token that the service does
+ * not know, or not for the audiences. Rejects with an `AuthenticationError` for the error that the service reports, for another
+ * status than 200 or 201, and for JSON that is not a TokenReview; with a `SyntaxError` for anything else than JSON; with the
+ * error of the call if there is no response; and with `TooManyWaiting` if the service is not called.
  */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
   const turns = new FairTurns(CALLS);
@@ -43,7 +44,7 @@ export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAu
         spec: { token, ...(wanted.length === 0 ? {} : { audiences: wanted }) },
         status: { user: {} },
       };
-      // Anybody can send tokens: no number of addresses keeps those waiting that have sent a right one before.
+      // Anybody can send tokens, so calls for addresses that have sent a valid one do not wait behind those for others.
       const client = clientKey(connection?.remoteAddress ?? '');
       return turns.run(
         client,

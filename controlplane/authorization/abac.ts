@@ -23,7 +23,8 @@ interface AbacPolicy {
 }
 
 const KIND = 'Policy';
-const VERSIONS = new Set(['abac.authorization.kubernetes.io/v1beta1', 'abac.authorization.kubernetes.io/v0']);
+const VERSION = 'abac.authorization.kubernetes.io/v1beta1';
+const OLD_VERSION = 'abac.authorization.kubernetes.io/v0';
 const READ_VERBS = new Set(['get', 'list', 'watch']);
 
 /** Creates the authorizer from the text of a policy file. Throws an error with the line number for an invalid policy. */
@@ -63,16 +64,16 @@ function readPolicy(line: string, where: string): AbacPolicy {
     throw new Error(`${where}: not valid JSON`, { cause: error });
   }
   if (!isJsonObject(value)) throw new Error(`${where}: not an object`);
-  const isOld = value['kind'] === undefined && value['apiVersion'] === undefined;
+  const { kind, apiVersion } = value;
+  const isOld = (kind === undefined && apiVersion === undefined) || (kind === KIND && apiVersion === OLD_VERSION);
   const text = (source: Record<string, unknown>, field: string): string => {
     const found = source[field] ?? '';
     if (typeof found !== 'string') throw new Error(`${where}: ${field} must be a string`);
     return found;
   };
   if (isOld) return oldPolicy(value, (field) => text(value as Record<string, unknown>, field));
-  if (value['kind'] !== KIND || typeof value['apiVersion'] !== 'string' || !VERSIONS.has(value['apiVersion'])) {
-    throw new Error(`${where}: not a ${KIND} of abac.authorization.kubernetes.io/v1beta1`);
-  }
+  if (kind !== KIND || apiVersion !== VERSION)
+    throw new Error(`${where}: not a ${KIND} of ${VERSION} or ${OLD_VERSION}`);
   const { spec } = value;
   if (!isJsonObject(spec)) throw new Error(`${where}: spec is missing`);
   const field = (name: string): string => text(spec, name);
@@ -88,15 +89,17 @@ function readPolicy(line: string, where: string): AbacPolicy {
 }
 
 /**
- * Converts a policy without a version. In this format, an empty field matches everything, and an empty subject matches
- * every authenticated user.
+ * Converts a policy of version v0, which is also that of a line without a version. Its fields stand beside `kind`, not in a
+ * `spec`. An empty resource or namespace matches all of them, and a policy with neither also matches all paths. A policy
+ * without a user and a group, or with `*` as either, matches every authenticated user. Throws if a field is not a string.
  */
 function oldPolicy(value: Record<string, unknown>, text: (field: string) => string): AbacPolicy {
   const user = text('user');
   const group = text('group');
+  const isEveryone = (user === '' && group === '') || user === '*' || group === '*';
   return {
-    user: user === '*' ? '' : user,
-    group: (user === '' && group === '') || user === '*' || group === '*' ? AUTHENTICATED_GROUP : group,
+    user: isEveryone ? '' : user,
+    group: isEveryone ? AUTHENTICATED_GROUP : group,
     readonly: value['readonly'] === true,
     apiGroup: '*',
     resource: text('resource') === '' ? '*' : text('resource'),

@@ -2,6 +2,7 @@
  * Parses the `--authorization-config` file: the authorizers in their order, and the settings and match conditions of
  * webhooks.
  */
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { parseDuration } from '../../api/component/duration.ts';
 import { parseConfigFile, shapeFault, type ConfigShape, API_SERVER_CONFIG_VERSIONS } from '../model/config-shape.ts';
@@ -18,7 +19,7 @@ export interface MatchCondition {
 /** Throws an error with the reason if the expression does not compile. */
 export type MatchConditionCompiler = (expression: string) => MatchCondition;
 
-/** The settings of one webhook. Times are in milliseconds. */
+/** The settings of one webhook. Times are in milliseconds; responses with a lifetime of 0 are not cached. */
 export interface WebhookSettings {
   readonly configFile: string;
   readonly version: 'v1' | 'v1beta1';
@@ -140,7 +141,11 @@ function webhookSettings(
     if (known.has(expression)) return refuse(`${at}.matchConditions[${i}].expression: "${expression}" occurs twice`);
     known.add(expression);
     if (compile === undefined) return refuse(`${at}.matchConditions[${i}]: expressions are not available`);
-    return compile(expression);
+    try {
+      return compile(expression);
+    } catch (error) {
+      return refuse(`${at}.matchConditions[${i}].expression: ${errorMessage(error)}`);
+    }
   });
   return {
     configFile,

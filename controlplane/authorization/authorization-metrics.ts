@@ -13,7 +13,7 @@ const RESULTS: Readonly<Record<Decision['decision'], string>> = {
 export interface AuthorizationMetrics {
   /** Counts the decisions of one authorizer. No opinion does not count as a decision. */
   counted(authorizer: Authorizer, of: { readonly type: string; readonly name: string }): Authorizer;
-  /** Counts and times the decisions of the whole chain. */
+  /** Counts and times the decisions of the whole chain. No opinion with an evaluation error counts as the result `error`. */
   measured(authorizer: Authorizer, monotonic: () => number): Authorizer;
 }
 

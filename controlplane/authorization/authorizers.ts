@@ -77,16 +77,19 @@ export interface Authorizers {
   close(): void;
 }
 
-type Kind = Authorizer & RuleResolver;
+type ResolvingAuthorizer = Authorizer & RuleResolver;
 
-/** Creates the authorizers of the modes or of the configuration file. Rejects if a configured file cannot be read or parsed. */
+/**
+ * Creates the authorizers of the modes or of the configuration file. Rejects if a configured file cannot be read or parsed, if
+ * a mode lacks the flag of its file, and with a `StartError` for an unknown mode.
+ */
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
   const { clock, listers, configFile = '', metrics } = options;
   const client = new WebhookClient('kube-apiserver', {
     measured: options.requests && { observer: options.requests, clock },
   });
   const rbac = new RbacAuthorizer(listers);
-  const kept = new Map<string, Kind>([
+  const kept = new Map<string, ResolvingAuthorizer>([
     ['RBAC', rbac],
     ['AlwaysAllow', alwaysAllow],
     ['AlwaysDeny', alwaysDeny],
@@ -130,14 +133,19 @@ export async function buildAuthorizers(options: AuthorizersOptions): Promise<Aut
   };
 }
 
-async function abacFrom(path: string | undefined): Promise<Kind> {
+async function abacFrom(path: string | undefined): Promise<ResolvingAuthorizer> {
   if (path === undefined) throw new Error('authorization mode ABAC needs --authorization-policy-file');
   return abacAuthorizer(await readFile(path, 'utf8'), path);
 }
 
 const AT_START: ReadonlySet<string> = new Set(['Node', 'RBAC', 'ABAC']);
 
-async function makeWebhook(entry: AuthorizerEntry, options: AuthorizersOptions, client: WebhookClient): Promise<Kind> {
+/** Creates the authorizer of a webhook. Rejects for another type, without settings, and if the kubeconfig file is invalid. */
+async function makeWebhook(
+  entry: AuthorizerEntry,
+  options: AuthorizersOptions,
+  client: WebhookClient,
+): Promise<ResolvingAuthorizer> {
   if (AT_START.has(entry.type))
     throw new Error(`authorizer type ${entry.type} is not allowed if it was not enabled at initial server startup`);
   if (entry.type !== 'Webhook')

@@ -134,7 +134,7 @@ function mergeMetadata(existing: KubeObject, wanted: KubeObject): boolean {
 
 const isProtected = (object: KubeObject): boolean => object.metadata.annotations?.[AUTOUPDATE] === 'false';
 
-/** Returns `undefined` if no change is needed. Modifies `existing`. */
+/** Adds what is missing to `existing`, and returns it. Returns `undefined` if nothing is missing, or if it is protected. */
 function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
   if (isProtected(existing)) return undefined;
   let changed = mergeMetadata(existing, wanted);

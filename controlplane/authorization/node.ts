@@ -58,7 +58,10 @@ const RULES: readonly PolicyRule[] = [
   rule('get list watch', 'certificates.k8s.io', 'clustertrustbundles'),
 ];
 
-/** Counts references: target (`secrets/ns/name`) → node → number of the node's pods that refer to the target. */
+/**
+ * Counts references: target (`secrets/ns/name`) → node → number of references. Each pod of the node that refers to the
+ * target is one, and so is the target itself if it is a pod of the node or names the node in its spec.
+ */
 class Reach {
   readonly #counts = new Map<string, Map<string, number>>();
 
@@ -141,7 +144,10 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     change(current, 'add');
   }
 
-  /** Whether a pod of the node refers to the object, directly or through its volumes. */
+  /**
+   * Whether the object belongs to the node, or a pod of the node refers to it, directly or through the claim of a
+   * PersistentVolume.
+   */
   reaches(node: string, resource: string, namespace: string, name: string): boolean {
     const target = `${resource}/${namespace}/${name}`;
     if (this.#reach.has(target, node)) return true;

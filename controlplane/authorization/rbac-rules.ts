@@ -103,7 +103,8 @@ export const missingRules = (held: readonly PolicyRule[], wanted: readonly Polic
 
 /**
  * Returns the parts of `wanted` that no rule of `held` covers, split by verb and then compacted by resource. Empty if
- * everything is covered. Throws `TooManyCombinations`; a rule that one rule of `held` covers as a whole is not taken apart.
+ * everything is covered. A rule that one rule of `held` covers as a whole is not taken apart. Throws `TooManyCombinations` if
+ * the other rules have more than `MAX_COMBINATIONS`, or beyond `MAX_STEPS`. Yields whenever `slice` is spent.
  */
 export function* missingInSlices(
   held: readonly PolicyRule[],
@@ -227,7 +228,10 @@ function covers(owner: HeldRule, single: PolicyRule, steps: Steps): boolean {
   return names.length > 0 && names.every((name) => owner.names.has(name));
 }
 
-/** Merges the rules of one group, resource and name into one rule with all their verbs. */
+/**
+ * Merges rules that are about the same single group, resource and name into one rule with all their verbs. All other rules
+ * stay as they are, and come first.
+ */
 export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
   const simple = new Map<string, { readonly rule: PolicyRule; readonly verbs: Set<string> }>();
   const others: PolicyRule[] = [];

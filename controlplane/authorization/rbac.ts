@@ -103,8 +103,8 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
    * Visits the grants of the user, cluster-wide grants first. Stops when `visit` returns true. After the first `few` grants,
    * each role is visited once: thousands of bindings may name the same large role.
    */
-  #visit(user: UserInfo, namespace: string, every: (grant: Grant) => boolean, few = FEW_GRANTS): void {
-    const visit = eachRoleOnce(every, few);
+  #visit(user: UserInfo, namespace: string, visitor: (grant: Grant) => boolean, few = FEW_GRANTS): void {
+    const visit = eachRoleOnce(visitor, few);
     for (const scope of namespace === '' ? [''] : ['', namespace]) {
       const bySubject = this.#grants.get(scope);
       if (bySubject === undefined) continue;
@@ -190,7 +190,10 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
   }
 }
 
-/** The items of all lists in the rules that a review shows. The roles of one namespace may have hundreds of megabytes. */
+/**
+ * The maximum number of items, over all lists of the rules, that a review shows. The roles of one namespace may have hundreds
+ * of megabytes.
+ */
 const MAX_SHOWN = 100_000;
 
 function itemsOf({ verbs, apiGroups, resources, resourceNames, nonResourceURLs }: PolicyRule): number {
@@ -200,7 +203,7 @@ function itemsOf({ verbs, apiGroups, resources, resourceNames, nonResourceURLs }
   );
 }
 
-/** A decision visits so few grants without looking for equal ones among them. */
+/** The number of grants that a decision visits before it looks for grants of one role among them. */
 const FEW_GRANTS = 16;
 
 function eachRoleOnce(visit: (grant: Grant) => boolean, few: number): (grant: Grant) => boolean {
@@ -223,7 +226,10 @@ export function aggregate(errors: readonly string[]): string {
   return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
 }
 
-/** Returns the index key of a subject. A service account has the key of the user that its tokens authenticate as. */
+/**
+ * Returns the index key of a subject. A service account has the key of the user that its tokens authenticate as. Returns
+ * `undefined` for an unknown kind, and for a service account without a namespace in a ClusterRoleBinding.
+ */
 function subjectKey(subject: Subject, namespace: string): string | undefined {
   switch (subject.kind) {
     case 'User':

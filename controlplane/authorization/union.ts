@@ -36,8 +36,8 @@ export function privilegedGroups(groups: readonly string[]): Authorizer {
 }
 
 /**
- * Calls the authorizers in order. Synchronous until an authorizer returns a promise. If no authorizer has an opinion,
- * the request is denied with all reasons.
+ * Calls the authorizers in order until one decides. Synchronous until an authorizer returns a promise. If no authorizer has an
+ * opinion, the decision is `no-opinion` with all reasons and errors, and the caller denies the request.
  */
 export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer {
   const ask = (

@@ -30,7 +30,11 @@ const BACKOFF_MS = [500, 750, 1125, 1690];
 /** A caller controls the size of cache keys, so larger ones are not cached. */
 const MAX_KEY_BYTES = 10_000;
 
-/** Creates the authorizer. It never throws: the failure policy determines the decision when the webhook cannot be reached. */
+/**
+ * Creates the authorizer. It has no opinion on requests that do not match all match conditions. It never throws: the failure
+ * policy determines the decision if a condition cannot be evaluated, if the webhook cannot be reached, and if its response is
+ * invalid.
+ */
 export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer & RuleResolver {
   const cache = new ExpiringCache<Decision>({ clock: options.clock, most: 8192 });
   const failed = (error: unknown): Decision => ({
@@ -111,13 +115,18 @@ function requestOf(attributes: AuthorizationAttributes): Record<string, unknown>
   return { user: user.name, groups: user.groups, uid: user.uid ?? '', extra: user.extra ?? {}, ...target };
 }
 
+/**
+ * Sends the review, and again after a pause while the webhook is unreachable or responds with a status from 500 on, up to four
+ * times. Throws for any other status than 200 or 201, and for an invalid response.
+ */
 async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Decision> {
   for (let attempt = 0; ; attempt++) {
     const pauseMs = BACKOFF_MS[attempt];
     try {
       const signal = withTimeout(options.timeoutMs ?? 30_000);
       const answer = await options.client.call(await options.endpoint(), { method: 'POST', body, signal });
-      if (answer.status === 200 || answer.status === 201) return decisionOf(JSON.parse(answer.body.toString('utf8')));
+      if (answer.status === 200 || answer.status === 201)
+        return decisionOf(JSON.parse(answer.body.toString('utf8')), options.name);
       if (pauseMs === undefined || answer.status < 500)
         throw new Error(`webhook ${options.name} responded with status ${answer.status}`);
     } catch (error) {
@@ -128,9 +137,9 @@ async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Dec
   }
 }
 
-function decisionOf(answer: unknown): Decision {
+function decisionOf(answer: unknown, webhook: string): Decision {
   const status = isJsonObject(answer) ? answer['status'] : undefined;
-  if (!isJsonObject(status)) throw new Error('the response of the authorization webhook has no status');
+  if (!isJsonObject(status)) throw new Error(`the response of the webhook ${webhook} has no status`);
   const reason = typeof status['reason'] === 'string' ? status['reason'] : '';
   if (status['denied'] === true && status['allowed'] === true)
     throw new Error('webhook subject access review returned both allow and deny response');

@@ -86,7 +86,10 @@ function isOurs(object: KubeObject): boolean {
 /** The group of API services. As in kube-apiserver, it has none of its own. */
 const OWN_GROUP = 'apiregistration.k8s.io';
 
-/** Creates one for each group version that is served here, and deletes those of an earlier start that are no longer served. */
+/**
+ * Creates an APIService for each group version that is served here, and deletes those of an earlier start that are no longer
+ * served.
+ */
 async function ensureApiServices(client: Client, groupVersions: readonly GroupVersion[]): Promise<void> {
   const existing = await objectsByName(client, apiServices);
   if (existing === undefined) return;

@@ -23,6 +23,7 @@ export interface KmsOptions {
 
 type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
 
+const API_VERSION = 'apiserver.config.k8s.io/v1';
 const KEYS = { keys: [{ name: 'text', secret: 'text' }] } as const;
 const SHAPE: ConfigShape = {
   apiVersion: 'text',
@@ -36,9 +37,11 @@ const PROVIDERS: ConfigShape = {
   ...Object.fromEntries(CIPHER_NAMES.map((name) => [name, KEYS])),
 };
 const PROVIDER_NAMES = ['identity', 'kms', ...CIPHER_NAMES];
-const DEFAULT_TIMEOUT_MS = 3000;
 
-/** Parses the configuration file. Throws an error with the file name and the reason. The message never contains a key. */
+/**
+ * Parses the configuration file. Rejects with an error that has the file name and the reason, and with the error of
+ * `connectKms`. A message never contains a key.
+ */
 export async function parseEncryptionConfig(
   text: string,
   path: string,
@@ -48,8 +51,8 @@ export async function parseEncryptionConfig(
     throw new Error(`${path}: ${why}`);
   };
   const value = parseConfigFile(text, path);
-  if (!isJsonObject(value) || value['kind'] !== 'EncryptionConfiguration')
-    return refuse('not an EncryptionConfiguration of apiserver.config.k8s.io/v1');
+  if (!isJsonObject(value) || value['kind'] !== 'EncryptionConfiguration' || value['apiVersion'] !== API_VERSION)
+    return refuse(`not an EncryptionConfiguration of ${API_VERSION}`);
   const fault = shapeFault(value, SHAPE);
   if (fault !== undefined) return refuse(fault);
   const { resources } = value;
@@ -114,5 +117,5 @@ function kmsOptions(settings: Record<string, unknown>, at: string, refuse: Refus
     return refuse(`${at}.kms.endpoint must be a unix socket: unix:///path`);
   const timeoutMs = typeof timeout === 'string' ? (parseDuration(timeout) ?? 0) : 0;
   if (timeoutMs <= 0) return refuse(`${at}.kms.timeout must be a duration above 0`);
-  return { name, endpoint, timeoutMs: timeoutMs === 0 ? DEFAULT_TIMEOUT_MS : timeoutMs };
+  return { name, endpoint, timeoutMs };
 }

@@ -1,6 +1,6 @@
 /**
- * Reads and writes the few protobuf field types that key management needs: bytes, strings and maps. It skips others when it
- * reads.
+ * Reads and writes the few protobuf field types that key management needs: bytes, strings, maps and integers. Unknown fields of
+ * these types are ignored.
  */
 
 /** The encoded values by field number, in the order of the message. */
@@ -35,7 +35,10 @@ export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buff
   );
 }
 
-/** Reads length-delimited fields by number, and varints as bytes. Throws if the message is truncated. */
+/**
+ * Reads length-delimited fields by number, and varints as bytes. Throws if the message is truncated, or has a field of another
+ * wire type.
+ */
 export function readFields(bytes: Buffer): Fields {
   const fields = new Map<number, Buffer[]>();
   let at = 0;

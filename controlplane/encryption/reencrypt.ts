@@ -5,7 +5,10 @@ import { methodNotAllowed } from '../server/router.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
 
-/** Accepts POST and returns JSON: `{"rewritten":12}`. Callers need the permission to `post` to this path. */
+/**
+ * Accepts POST and returns JSON: `{"rewritten":12,"configured":true}`. `configured` is false without encryption at rest, and
+ * then nothing is written. Callers need the permission to `post` to this path.
+ */
 export const REENCRYPT_PATH = '/orchlet/reencrypt';
 
 const PAGE = 500;

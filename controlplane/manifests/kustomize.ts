@@ -4,7 +4,11 @@ import { MAX_FILE_BYTES } from './manifest-folder.ts';
 
 const TIMEOUT_MS = 60_000;
 
-/** Returns YAML. kubectl gets no kubeconfig, and of the environment only what it needs to be found and to read remote bases. */
+/**
+ * Builds the kustomization of a folder and resolves to its YAML. kubectl gets no kubeconfig, and of the environment only what
+ * it needs to be found and to read remote bases. Rejects if kubectl is not installed, fails, takes more than a minute or prints
+ * too much, and if the signal aborts.
+ */
 export function buildKustomization(folder: string, signal: AbortSignal): Promise<Buffer> {
   const { PATH = '', HOME = '/', HTTPS_PROXY, NO_PROXY } = process.env;
   const env = {
@@ -32,7 +36,7 @@ export function buildKustomization(folder: string, signal: AbortSignal): Promise
 }
 
 function faultOf(error: Error & { readonly code?: unknown; readonly killed?: boolean }, stderr: string): string {
-  if (error.code === 'ENOENT') return 'kubectl is not installed, which builds kustomizations';
+  if (error.code === 'ENOENT') return 'kubectl, which builds kustomizations, is not installed';
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER')
     return `kubectl kustomize printed over ${MAX_FILE_BYTES} bytes`;
   if (error.killed === true) return `kubectl kustomize took longer than ${TIMEOUT_MS / 1000} seconds`;

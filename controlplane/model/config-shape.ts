@@ -4,6 +4,7 @@
  * files as strictly.
  */
 import { parseYaml } from '../../api/codec/yaml.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import { memberPath } from '../../api/meta/field-error.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -28,9 +29,15 @@ const SCALARS = {
   boolean: { types: ['boolean'], what: 'true or false' },
 } as const;
 
-/** Parses the YAML or JSON of a file. Throws an error that begins with the path for a key that occurs twice. */
+/** Parses the YAML or JSON of a file. Throws an error that begins with the path for another text and for a repeated key. */
 export function parseConfigFile(text: string, path: string): unknown {
-  const { value, duplicates } = parseYaml(text);
+  let parsed: ReturnType<typeof parseYaml>;
+  try {
+    parsed = parseYaml(text);
+  } catch (error) {
+    throw new Error(`${path}: ${errorMessage(error)}`, { cause: error });
+  }
+  const { value, duplicates } = parsed;
   const [duplicate] = duplicates;
   if (duplicate !== undefined) throw new Error(`${path}: ${duplicate}`);
   return value;

@@ -21,7 +21,7 @@ export const storageFlags = {
     default: '',
     choices: ['sqlite', 'etcd3', 'memory'],
     group: STORAGE,
-    help: 'Where objects are stored: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers, and sqlite without.',
+    help: 'Where objects are stored: sqlite (in the data directory), etcd3 (on --etcd-servers), or memory (nothing outlives the process). Empty: etcd3 with --etcd-servers or --etcd=embedded, and sqlite otherwise.',
   }),
   standbyOf: flag({
     name: 'standby-of',
@@ -238,7 +238,10 @@ export const storageFlags = {
   }),
 } as const;
 
-/** Returns the backend of `--storage-backend`. */
+/**
+ * Returns the backend of `--storage-backend`. If the flag is empty, it is etcd3 with `--etcd-servers` or `--etcd=embedded`, and
+ * sqlite otherwise.
+ */
 export function storageBackendOf(flags: {
   readonly storageBackend: string;
   readonly etcdServers: readonly string[];

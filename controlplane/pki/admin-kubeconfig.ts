@@ -1,11 +1,11 @@
 /**
- * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters` that is renewed like
- * all others. The PKI calls it at each check.
+ * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters`. `start/serve.ts` calls it at
+ * each start, which renews a stale certificate. A PKI with the option `adminKubeconfig` also calls it at each check.
  */
 import { createPublicKey } from 'node:crypto';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
-import { readIfThere, writeFileIfRoom } from './files.ts';
+import { parsed, readIfThere, writeFileIfRoom } from './files.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 /** The certificate of the administrator. */
@@ -49,7 +49,7 @@ function kubeconfig(options: {
 
 /**
  * Writes the file again if the certificate is stale, or the server's URL or the CA changed. Returns its text; `isWritten` is
- * false if the disk is full and the file remains as it was.
+ * false if the disk is full and the file remains as it was. Rejects if the certificate or the key of the file cannot be read.
  */
 export async function ensureAdminKubeconfig(
   path: string,
@@ -62,12 +62,12 @@ export async function ensureAdminKubeconfig(
     const found = new RegExp(`^ +${key}: (\\S+)$`, 'm').exec(text)?.[1];
     return found === undefined ? '' : Buffer.from(found, 'base64').toString();
   };
-  const [current] = parseCertificates(data('client-certificate-data'));
+  const [current] = parsed(path, () => parseCertificates(data('client-certificate-data')));
   const keyPem = data('client-key-data');
   const usable =
     current !== undefined &&
     keyPem !== '' &&
-    createPublicKey(keyPem).equals(current.publicKey) &&
+    parsed(path, () => createPublicKey(keyPem)).equals(current.publicKey) &&
     staleReason(current, ADMIN, authority, nowMs) === undefined;
   const sameServer =
     text.includes(`    server: ${server}\n`) && data('certificate-authority-data') === authority.certificatePem;

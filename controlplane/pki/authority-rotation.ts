@@ -52,7 +52,10 @@ async function keyBelongsTo(directory: string, pem: string): Promise<boolean> {
   return parseCertificates(pem)[0]?.publicKey.equals(key) === true;
 }
 
-/** Creates a new CA that is trusted in addition to the old one. The old CA still issues certificates. */
+/**
+ * Creates a new CA that is trusted in addition to the old one. The old CA still issues certificates. Rejects with a
+ * `PlainError` if a rotation is already in progress.
+ */
 export async function prepareAuthority(directory: string, nowMs: number): Promise<void> {
   const current = blocksOf(await read(directory, 'ca.crt'));
   if (current.length > 1)
@@ -67,7 +70,7 @@ export async function prepareAuthority(directory: string, nowMs: number): Promis
 /**
  * Makes the new CA issue certificates while the old one is still trusted. The old key signs the bundle, so that the
  * bundle is worthless once the old CA is removed. After a crash in between, `ca.key` may already be the new key;
- * running the stage again completes it.
+ * running the stage again completes it. Rejects with a `PlainError` if no CA is prepared.
  */
 export async function switchAuthority(directory: string, nowMs: number): Promise<void> {
   const next = await readIfThere(join(directory, `${NEXT}.crt`));
@@ -81,7 +84,7 @@ export async function switchAuthority(directory: string, nowMs: number): Promise
   await removeFile(join(directory, `${NEXT}.key`));
 }
 
-/** Removes the old CA from the trusted certificates. */
+/** Removes the old CA from the trusted certificates. Rejects with a `PlainError` before the stage `switch`. */
 export async function finishAuthority(directory: string, nowMs: number): Promise<void> {
   if ((await readIfThere(join(directory, `${NEXT}.crt`))) !== undefined)
     throw new AuthorityStageError('the old CA still issues certificates; run --stage switch first');

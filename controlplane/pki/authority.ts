@@ -16,7 +16,7 @@ import {
 import { type AlternativeNames, type DistinguishedName, ipBytes } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.ts';
 import { BACKDATE_MS, lifeBegins } from '../../api/pki/validity.ts';
-import { readIfThere, writeFileAtomic, writeFileIfRoom } from './files.ts';
+import { parsed, readIfThere, writeFileAtomic, writeFileIfRoom } from './files.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -36,7 +36,7 @@ export interface KeyAndCertificate {
 
 /**
  * Resolves to the CA in `NAME.crt` and `NAME.key` of the directory. Creates one that is valid for ten years if there is none.
- * Throws if there is a certificate without its key.
+ * Rejects if there is a certificate without its key, and if one of both cannot be read or they do not fit each other.
  */
 export async function ensureAuthority(
   directory: string,
@@ -71,11 +71,14 @@ export async function ensureAuthority(
   return { certificate: parseCertificate(raw), certificatePem: certificatePem(raw), privateKey: keys.privateKey };
 }
 
-/** Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. */
+/**
+ * Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. Throws if one
+ * of both cannot be read, or if they do not fit each other. `path` is that of the certificate, for messages.
+ */
 export function readAuthority(pem: string, keyPem: string, path: string): Authority {
-  const [certificate] = parseCertificates(pem);
+  const [certificate] = parsed(path, () => parseCertificates(pem));
   if (certificate === undefined) throw new Error(`${path} contains no certificate`);
-  const privateKey = createPrivateKey(keyPem);
+  const privateKey = parsed(`the key of ${path}`, () => createPrivateKey(keyPem));
   if (!createPublicKey(privateKey).equals(certificate.publicKey))
     throw new Error(`the key of ${path} belongs to another certificate`);
   return { certificate, certificatePem: pem, privateKey };
@@ -127,7 +130,7 @@ interface EnsuredCertificate extends KeyAndCertificate {
 
 /**
  * Returns the certificate at `<directory>/<name>.crt` with the key beside it, or issues a new pair if that is missing, stale
- * or not as wanted. A full disk does not prevent it.
+ * or not as wanted. A full disk does not prevent it. Rejects if one of both files is there and cannot be read.
  */
 export async function ensureCertificate(
   { directory, name }: { readonly directory: string; readonly name: string },
@@ -139,8 +142,9 @@ export async function ensureCertificate(
   const [pem, keyPem] = await Promise.all([readIfThere(paths.crt), readIfThere(paths.key)]);
   let why: string | undefined = 'it is missing';
   if (pem !== undefined && keyPem !== undefined) {
-    const [current] = parseCertificates(pem);
-    const matches = current !== undefined && createPublicKey(keyPem).equals(current.publicKey);
+    const [current] = parsed(paths.crt, () => parseCertificates(pem));
+    const key = parsed(paths.key, () => createPublicKey(keyPem));
+    const matches = current !== undefined && key.equals(current.publicKey);
     why = matches ? staleReason(current, wanted, authority, nowMs) : 'its key does not match';
     if (current !== undefined && why === undefined) {
       return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined, isWritten: true };

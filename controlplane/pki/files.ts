@@ -1,8 +1,9 @@
-/** Writes files of the PKI directory atomically. Only the owner can read private keys. */
+/** Reads files of the PKI directory, and writes them atomically. Only the owner can read private keys. */
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isDiskFull } from '../../api/machinery/disk-full.ts';
 import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 
 /** Writes a file and the directory above it. After a crash, the file has either the old or the new content. */
 export async function writeFileAtomic(path: string, content: string, mode: number): Promise<void> {
@@ -21,6 +22,15 @@ export async function writeFileIfRoom(path: string, content: string, mode: numbe
   } catch (error) {
     if (isDiskFull(error)) return false;
     throw error;
+  }
+}
+
+/** Runs a parser of the content of a file, and adds the name of the file to its error. */
+export function parsed<T>(file: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (cause) {
+    throw new Error(`${file} cannot be read: ${errorMessage(cause)}`, { cause });
   }
 }
 

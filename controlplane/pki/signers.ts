@@ -105,7 +105,7 @@ const SHORT_MS = 8 * HOUR_MS;
 
 /**
  * Signs a certificate request. The lifetime is the smaller of the requested one and `maxLifetimeMs`, and never exceeds the
- * CA's.
+ * CA's. Returns the reason as `refused` if the signer is unknown or does not accept the request.
  */
 export function signRequest(
   input: SigningInput,

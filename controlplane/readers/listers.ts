@@ -27,7 +27,10 @@ export interface ListerChange<T> {
 export interface Lister<T extends KubeObject = KubeObject> {
   /** Returns an object from the cache. `namespace` is `''` for objects of the cluster. */
   get(namespace: string, name: string): T | undefined;
-  /** Reads the newest state from the registry. No object has a name that does not fit into a path. */
+  /**
+   * Reads the newest state from the registry. Resolves to `undefined` if there is no such object, and for a name that no path
+   * can contain.
+   */
   live(namespace: string, name: string): Promise<T | undefined>;
   /** Returns the objects of one namespace, or all objects. */
   list(namespace?: string): readonly T[];

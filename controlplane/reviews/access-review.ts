@@ -170,7 +170,7 @@ function labelRequirementErrors(requirement: Requirement, at: string): FieldErro
   return errors;
 }
 
-/** Refuses metadata in a review, except for managed fields and the namespace of a local review. */
+/** Refuses metadata in a review, except for managed fields, the namespace and the creation timestamp. */
 function metadataErrors(object: KubeObject): FieldError[] {
   const { metadata } = object;
   const others = Object.entries(metadata).filter(
@@ -272,7 +272,7 @@ function askedFields(selector: SelectorAttributes | undefined, errors: string[])
   return known;
 }
 
-/** A client that knows more operators than these is answered without their requirements. */
+/** The operators of label requirements. Requirements with another one are ignored, and the review reports that. */
 const LABEL_OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
 
 function askedLabels(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {

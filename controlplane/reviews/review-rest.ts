@@ -3,7 +3,7 @@
  * reviewer.
  *
  * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which
- * validates), validating admission. The registry's `extend` hook adds the endpoints.
+ * validates), validating admission. `start/serve.ts` adds the endpoints to the registry.
  */
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { withoutEmpties } from '../../api/schema/empty-values.ts';
@@ -51,7 +51,7 @@ interface ReviewRestsOptions {
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
 }
 
-/** Returns a row of the catalog for each served version of the endpoints. */
+/** Returns a row of the catalog for each version of the endpoints whose kind is in the schema. */
 export function reviewRests(endpoints: readonly ReviewEndpoint[], options: ReviewRestsOptions): Rest[] {
   const decoder = createDecoder(options.schema);
   return endpoints.flatMap((endpoint) =>
@@ -88,7 +88,7 @@ function reviewRest(
     async create(context, namespace, name, body, { dryRun, fieldValidation }) {
       const decoded = await inTurnsIf(context.isLarge, decoder.decodeBody(context, body, expected, fieldValidation));
       matchNamespace(decoded, info, namespace);
-      // A token request names the account that it is for by its UID.
+      // A TokenRequest keeps its UID, which names the service account that the token is for.
       if (subresource === undefined) wipeSystemFields(decoded);
       dropRepeatedOwners(decoded, context);
       if (subresource === undefined && namespace !== '' && !info.namespaced) delete decoded.metadata.namespace;

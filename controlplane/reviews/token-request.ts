@@ -50,8 +50,9 @@ export function tokenRequestDefaults(object: KubeObject): void {
 }
 
 /**
- * Implements the subresource `token` of service accounts. Throws 404 if the account, or the object that the token is bound
- * to, does not exist.
+ * Implements the subresource `token` of service accounts. Throws 404 if the account, or the object that the token is bound to,
+ * does not exist; 409 if the request names another UID than one of them has; 422 for another name than that of the account and
+ * for an invalid lifetime; and 400 if a token cannot be bound to the object.
  */
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
   const accounts = options.listers.of(serviceAccounts);
@@ -68,7 +69,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
         ? [...options.apiAudiences]
         : spec.audiences;
     let seconds = spec.expirationSeconds ?? DEFAULT_SECONDS;
-    check(seconds);
+    checkLifetime(seconds);
     const bound = await boundObject(options.listers, namespace, name, spec.boundObjectRef ?? undefined);
     const { maxExpirationSeconds } = options;
     if (maxExpirationSeconds > 0 && seconds > maxExpirationSeconds) {
@@ -114,7 +115,7 @@ function checkUid({ metadata }: KubeObject, name: string, uid: string): void {
   throw newConflict(KIND, name, why);
 }
 
-function check(seconds: number): void {
+function checkLifetime(seconds: number): void {
   const errors = tokenLifetimeErrors('spec.expirationSeconds', seconds);
   if (errors.length > 0) throw newInvalid(KIND, '', errors);
 }

@@ -12,11 +12,14 @@ interface TokenReviewerOptions {
   readonly tokens: TokenAuthenticator;
   /** The audiences of a review that names none. */
   readonly apiAudiences: readonly string[];
-  /** What a text is that contains no token, as kube-apiserver's whole chain of authenticators reviews it. */
+  /**
+   * The result for a text without a token. kube-apiserver passes it through its whole chain of authenticators, of which the
+   * last one makes it anonymous. It is `undefined` if anonymous requests are refused, or only accepted on some paths.
+   */
   readonly anonymous: Authenticated | undefined;
 }
 
-/** Implements TokenReview. Throws 400 without a text. */
+/** Implements TokenReview. Throws 400 without a text, and for a review with a namespace. */
 export function tokenReviewer({ tokens, apiAudiences, anonymous }: TokenReviewerOptions): Reviewer {
   return async ({ object }) => {
     const { spec } = object as KubeObject as TokenReview;

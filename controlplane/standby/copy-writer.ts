@@ -78,7 +78,7 @@ export class CopyWriter {
   }
 }
 
-/** Returns the size of a record in bytes. It includes the key, because deletions have no value. */
+/** Returns the size of the records of a frame in bytes. It includes the keys, because deletions have no value. */
 function sizeOf(frame: Written): number {
   if (frame.type !== 'records') return 0;
   const { keys, values } = frame.records;

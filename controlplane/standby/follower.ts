@@ -151,7 +151,10 @@ export class Follower {
     await loop.run(this.#stop.signal, (signal) => this.#follow(signal));
   }
 
-  /** Follows until the stream ends. Returns the time until the next attempt. */
+  /**
+   * Follows until the stream breaks, and then rejects. Resolves to 0, for another attempt at once, if the first has compacted
+   * records that the copy lacks.
+   */
   async #follow(signal: AbortSignal): Promise<number> {
     const { client, logger } = this.#options;
     const silent = new AbortController();

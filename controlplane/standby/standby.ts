@@ -262,7 +262,10 @@ class RunningStandby implements Standby {
     return `this control plane is a standby of ${of} (${isConnected ? 'connected' : 'not connected'}; ${age}): use ${of}`;
   }
 
-  /** Writes when the copy was complete for the next process, but not at each frame. A promotion writes the file itself. */
+  /**
+   * Stores for the next process at what time the copy was complete, at most every ten seconds. A promotion writes the file
+   * itself.
+   */
   #completed(atMs: number): void {
     const { clock, logger } = this.#options;
     if (this.#isPromoting || clock.monotonic() - this.#keptAtMs < KEEP_TIME_EVERY_MS) return;

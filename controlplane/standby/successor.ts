@@ -27,8 +27,8 @@ const ASK_EVERY_MS = 200;
 const fileOf = (dataDirectory: string): string => join(dataDirectory, 'storage', 'standbys.json');
 
 /**
- * Stores the URL of the standby. Resolves when the URL of a standby is on the disk. It comes before the standby has anything
- * that could be promoted.
+ * Stores the URL of a standby. Resolves when it is on the disk. The caller sends nothing before that, because a standby that
+ * has a copy can be promoted.
  */
 export async function rememberStandby(dataDirectory: string, url: string): Promise<void> {
   const known = readStandbys(dataDirectory);
@@ -39,7 +39,10 @@ export async function rememberStandby(dataDirectory: string, url: string): Promi
   await replaceFile(file, `${stringifyJson({ standbys })}\n`, { mode: 0o600 });
 }
 
-/** Returns the URLs, the newest one last. Throws a StartError if the file is invalid, and the system's error. */
+/**
+ * Returns the URLs, the newest one last, and none without the file. Throws a StartError if the file is invalid, and the
+ * system's error if it cannot be read.
+ */
 export function readStandbys(dataDirectory: string): readonly string[] {
   const file = fileOf(dataDirectory);
   let text: string;
@@ -78,7 +81,10 @@ export async function refuseSuccessor(options: SuccessorOptions): Promise<void> 
   throw new StartError(fencedMessage(dataDirectory, role));
 }
 
-/** Resolves to the URL of a standby that this control plane had and that was promoted later than this one, if there is one. */
+/**
+ * Resolves to the URL of a standby that this control plane had and that was promoted later than this one, if there is one.
+ * Rejects with a StartError if the keys of the cluster are missing.
+ */
 export async function findSuccessor(options: SuccessorOptions): Promise<string | undefined> {
   const { dataDirectory, clock, logger } = options;
   const standbys = readStandbys(dataDirectory);

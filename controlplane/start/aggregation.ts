@@ -16,12 +16,16 @@ import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 /**
- * The limits of a conversion's response. A call is about objects of a megabyte together, or about a single one of the largest
- * size, with the entries of managed fields that no body has. What a user can write must not make a list fail for others.
+ * The limits of a conversion's response. A call converts objects of a megabyte together, or a single one of the largest size. A
+ * stored object has managed fields in addition to what its client sent, so the limits are above those of request bodies:
+ * otherwise an object that one user wrote would make a list fail for others.
  */
 const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 
-/** Calls of conversion webhooks, whose addresses are found as those of admission webhooks are. */
+/**
+ * Returns the function that calls a conversion webhook, whose address is found as that of an admission webhook is. A call
+ * rejects if there is no response within 30 seconds, and if the response has an error status or is beyond the limits.
+ */
 export function conversionCalls({ listers, dialer, metrics, clock }: Parts): CallConversion {
   const found = { services: listers.of(services), endpointSlices: listers.of(endpointSlices), random: Math.random };
   const client = new WebhookClient('kube-apiserver-admission', {
@@ -44,7 +48,7 @@ export function conversionCalls({ listers, dialer, metrics, clock }: Parts): Cal
   };
 }
 
-/** Starts the registration of APIServices as well. Everything stops with the signal of the parts. */
+/** Creates the aggregator and starts the registration of APIServices. Everything stops with the signal of the parts. */
 export function createAggregator(parts: Parts): Aggregator {
   const { listers, clients, clock, logger, security, metrics, dialer, signal } = parts;
   const client = clients.as(SYSTEM_USER.name, { groups: [MASTERS_GROUP], fieldManager: 'kube-apiserver' });

@@ -56,7 +56,10 @@ export const API_VERSION = {
   platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
 } as const;
 
-/** Creates the API server, which does not listen yet. `audit` is `undefined` if nothing is audited. */
+/**
+ * Creates the API server, which does not listen yet. `audit` is `undefined` if nothing is audited. Throws a `StartError` if
+ * only one of the flags of the serving certificate is given, and the system's error if one of its files cannot be read.
+ */
 export function createApiServer(parts: Parts, aggregator: Aggregator, audit: AuditSink | undefined): ApiServer {
   const { flags, clock, logger, registry, security, metrics } = parts;
   const { catalog } = registry;
@@ -120,7 +123,7 @@ interface PathParts {
   readonly fairness: ReturnType<typeof startFlowControl>;
 }
 
-/** Returns the paths beside those of resources. */
+/** Returns the handlers of all paths that are not those of resources. */
 function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: PathParts): PathHandlers {
   const { flags, clock, logger, registry, security, schema, definitions } = parts;
   const { catalog } = registry;
@@ -138,7 +141,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     aggregated: aggregator,
     schema,
     release: `${API_VERSION.major}.${API_VERSION.minor}`,
-    // kube-apiserver documents a Status for namespaces, although it returns them.
+    // kube-apiserver documents that the deletion of a namespace returns a Status, although it returns the namespace.
     returnsDeleted: (info) =>
       info.resource !== 'namespaces' && registry.storeOf(info)?.strategy.returnsDeleted === true,
     customSchema(info) {
@@ -169,7 +172,10 @@ const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
   key: apiserver.privateKeyPem,
 });
 
-/** Reads the certificate of `--tls-cert-file` and `--tls-private-key-file`, if they are given. */
+/**
+ * Reads the certificate of `--tls-cert-file` and `--tls-private-key-file`. Returns `undefined` without the flags. Throws a
+ * `StartError` if only one is given.
+ */
 function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
   if (tlsCertFile === '' && tlsPrivateKeyFile === '') return undefined;
   if (tlsCertFile === '' || tlsPrivateKeyFile === '')

@@ -44,7 +44,9 @@ const PROMOTE_MS = 300_000;
 const REPORT_EVERY_MS = 10_000;
 
 /**
- * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a StartError.
+ * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a `StartError`
+ * if the flags exclude each other, if etcd cannot be run or is too old, if its cluster cannot be joined, or if there is no
+ * majority within five minutes; and with the system's error if a file cannot be written.
  */
 export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   const { flags, clock, logger, onClose, onFatal } = setting;
@@ -90,7 +92,8 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
 
 /**
  * Chooses how etcd runs. A control plane that root runs as a service of systemd gets a unit for etcd. Once there is a unit for
- * a data directory, it runs the etcd of this directory, however the control plane is started.
+ * a data directory, it runs the etcd of this directory, however root starts the control plane. Otherwise, etcd is a child
+ * process of the control plane.
  */
 async function chooseRunner(options: EtcdRunnerOptions): Promise<EtcdRunner> {
   if (!systemdHost.isRunning || process.geteuid?.() !== 0) return new EtcdSupervisor(options);
@@ -183,7 +186,10 @@ interface Waiting {
   readonly runner: EtcdRunner;
 }
 
-/** Resolves when this member reads from a majority. */
+/**
+ * Resolves when this member reads from a majority. Rejects with a `StartError` after five minutes, and at once if a read fails
+ * for another reason than that etcd is unavailable.
+ */
 async function waitForQuorum({ clock, logger }: Setting, { servers, tls, runner }: Waiting): Promise<void> {
   const etcd = await EtcdServers.open({ servers, tls, clock });
   const startedMs = clock.monotonic();

@@ -29,8 +29,8 @@ interface EtcdStoreParts {
 }
 
 /**
- * Opens the storages of `--etcd-servers` and `--etcd-servers-overrides`, which are closed with the control plane. Throws
- * `StartError` if the flags do not fit together, or `StorageError`.
+ * Opens the storages of `--etcd-servers` and `--etcd-servers-overrides`, which are closed with the control plane. Rejects with
+ * a `StartError` if the flags do not fit together, and with a `StorageError` if an etcd cannot be used.
  */
 export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): Promise<Storages> {
   const { flags, clock, logger, metrics, signal } = setting;
@@ -117,8 +117,9 @@ function storageOpener(
 }
 
 /**
- * Repeats `open` while etcd is not available. After a power cut, control planes start before etcd has a leader again, and a
- * new process for each attempt would cost more.
+ * Repeats `open` while etcd is not available, for at most `withinMs`. After a power cut, control planes start before etcd has a
+ * leader again, and a new process for each attempt would cost more. Rejects with the last error, and with any other error at
+ * once.
  */
 export async function whenAvailable<T>(
   open: () => Promise<T>,

@@ -25,7 +25,10 @@ type FlowControlParts = Pick<
   'flags' | 'clock' | 'logger' | 'listers' | 'registry' | 'definitions' | 'metrics' | 'clients' | 'signal'
 >;
 
-/** Starts API priority and fairness. Returns `undefined` if `--enable-priority-and-fairness` is false. */
+/**
+ * Starts API priority and fairness. Returns `undefined` if `--enable-priority-and-fairness` is false. Throws a `StartError` if
+ * the limits of concurrent requests leave no seats.
+ */
 export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOptions | undefined {
   const { flags, clock, registry, definitions, logger, signal } = parts;
   if (!flags.enablePriorityAndFairness) return undefined;
@@ -89,6 +92,7 @@ interface Kept {
   readonly configure: () => Promise<void>;
 }
 
+/** Samples the metrics every second, adjusts the limits and restores the default objects, until the signal aborts. */
 async function keep(parts: FlowControlParts, { control, metrics, configure }: Kept): Promise<void> {
   const { clients, signal } = parts;
   for (let samples = 1; ; samples++) {
@@ -106,11 +110,15 @@ async function keep(parts: FlowControlParts, { control, metrics, configure }: Ke
   }
 }
 
-/** The average size of a resource's objects is measured again after this time, over so many of them. */
+/** The time for which the average size of a resource's objects is used before it is measured again. */
 const STATISTICS_MS = 60_000;
+/** The maximum number of objects that a measurement of their average size reads. */
 const SAMPLED_OBJECTS = 50;
 
-/** Counts are exact; the average size is that of some objects, computed once a minute for a resource that is listed. */
+/**
+ * Returns the function that estimates a resource's objects: their exact number, and the average size of some of them, which is
+ * measured at most once a minute. The function returns `undefined` for a resource that is not stored here.
+ */
 function objectStatistics(
   cacheOf: (group: string, resource: string) => Pick<WatchCache, 'count' | 'list'> | undefined,
   clock: Parts['clock'],

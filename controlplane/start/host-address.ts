@@ -10,7 +10,7 @@ export function hostAddresses(): string[] {
   );
 }
 
-/** Returns the address to publish: the first one that is not loopback. */
+/** Returns the first address of the host that is not loopback, and `127.0.0.1` if there is none. */
 export function primaryAddress(): string {
   return hostAddresses().find((address) => !address.startsWith('127.') && address !== '::1') ?? '127.0.0.1';
 }

@@ -38,7 +38,10 @@ function groupsOf(user: string): string[] {
   return ['system:serviceaccounts', `system:serviceaccounts:${namespace ?? ''}`];
 }
 
-/** Starts the loops. `port` is where the server listens. */
+/**
+ * Starts the loops. `port` is where the server listens. Resolves when the address and the authentication of the API are
+ * published, or the disk is found to be full. Rejects if they cannot be published for another reason.
+ */
 export async function startLoops(
   parts: Parts,
   { aggregator, audit }: { readonly aggregator: Aggregator; readonly audit: Audit | undefined },
@@ -51,7 +54,7 @@ export async function startLoops(
   const hasControllers = enablesAny(flags.controllers);
   await startManifestsLoop(parts, audit);
   const loaded = loadWork(parts, controllerKeys(parts, aggregator));
-  // Beside the controllers of kube-controller-manager, which then has the other Lease.
+  // These loops have a Lease of their own, because they also run while a kube-controller-manager holds that of the controllers.
   const nodes: ElectedLoop = {
     lease: 'orchlet-apiserver',
     component: 'orchlet-apiserver',
@@ -178,7 +181,7 @@ function startControllerLoops(
   onEnd(() => controllers.close());
 }
 
-/** Returns what some controllers need beside the API, with the CA as it is now. */
+/** Returns what some controllers need beside the API. The root CA is that of now; a signature uses the CA of its time. */
 function controllerKeys(parts: Parts, aggregator: Aggregator): ControllerKeys {
   const { flags, clock, security } = parts;
   return {

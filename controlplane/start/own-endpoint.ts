@@ -13,7 +13,7 @@ interface OwnEndpointOptions {
   readonly serviceIp: string | undefined;
 }
 
-/** The port is known once the server listens. */
+/** The addresses and the port of this API server. */
 export class OwnEndpoint {
   readonly #addresses: ReadonlySet<string>;
   readonly #service: string | undefined;

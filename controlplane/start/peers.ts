@@ -12,7 +12,7 @@ import { readRole, writeRole } from '../standby/role.ts';
 import { PublishedAddress } from './published-address.ts';
 import type { Parts } from './parts.ts';
 
-/** Returns the handler of the requests of other control planes. `undefined` if there can be none. */
+/** Returns the handler of the requests of other control planes, and `undefined` if the storage is not SQLite. */
 export function peersOf(parts: Parts): ((exchange: Exchange) => boolean) | undefined {
   const { flags, clock, logger, security, directory } = parts;
   if (storageBackendOf(flags) !== 'sqlite') return undefined;

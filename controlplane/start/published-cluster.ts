@@ -23,7 +23,7 @@ import { peerUrl } from '../standby/peer-paths.ts';
 
 const CHECK_MS = 10_000;
 
-/** Returns the addresses of the other servers that run on the storage, as they renew them. */
+/** Resolves to the addresses of the other servers that run on the storage. Only storage on etcd can have several servers. */
 export async function otherServers({ flags, storage, clock }: Parts): Promise<readonly string[]> {
   if (storageBackendOf(flags) !== 'etcd3') return [];
   const own = new PublishedAddress(flags.advertiseAddress).current();
@@ -31,8 +31,8 @@ export async function otherServers({ flags, storage, clock }: Parts): Promise<re
 }
 
 /**
- * Checks that all servers on the storage have one CA. Throws if other servers run on the storage and the cluster has another
- * CA: they would refuse each other's certificates and tokens.
+ * Checks that all servers on the storage have one CA. Rejects with a `StartError` if other servers run on the storage and the
+ * cluster has another CA: they would refuse each other's certificates and tokens.
  */
 export async function refuseOtherCa({ flags, storage, clock, clients, security }: Parts): Promise<void> {
   if (storageBackendOf(flags) !== 'etcd3') return;

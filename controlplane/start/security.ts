@@ -60,7 +60,7 @@ type Before = Setting & StoresPhase & ReadersPhase;
 
 /**
  * Builds the security phase. Authorizers come first: clients of this process need them, and the authentication of old tokens
- * needs a client.
+ * needs a client. Rejects if flags exclude each other, or if a file that a flag names cannot be read or is invalid.
  */
 export async function buildSecurity(before: Before): Promise<SecurityPhase> {
   const { flags, clock, turns, registry, onClose } = before;
@@ -124,7 +124,7 @@ function caBundle({ clock, logger }: Setting, file: string, ownPem: string): CaB
 
 /**
  * Returns the reader of the credentials for agents, from `--kubelet-client-certificate` and the flags beside it. The files are
- * read again when they change.
+ * read again when they change. Throws if only one of certificate and key is given, and if a file is invalid.
  */
 function agentCredentialsOf(
   { flags, clock, logger }: Pick<Setting, 'flags' | 'clock' | 'logger'>,

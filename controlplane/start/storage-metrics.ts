@@ -5,14 +5,14 @@ import { storageSize } from '../storage/size-metric.ts';
 import type { Storage } from '../storage/storage.ts';
 import { groupResourceName } from '../../api/meta/group-resource.ts';
 
-interface StorageFigures {
+interface StorageMetricsOptions {
   readonly storages: readonly Pick<Storage, 'counts'>[];
-  /** Empty if nothing is kept on disk. */
+  /** The path of the SQLite database. It is empty for another storage, which has no file of this process. */
   readonly file: string;
 }
 
 /** Registers the metrics of the storage. The names and help texts are those of kube-apiserver. */
-export function registerStorageMetrics(metrics: MetricsRegistry, { storages, file }: StorageFigures): void {
+export function registerStorageMetrics(metrics: MetricsRegistry, { storages, file }: StorageMetricsOptions): void {
   const stored = metrics.gauge({
     name: 'apiserver_storage_objects',
     help: 'Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.',

@@ -22,7 +22,10 @@ import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storages } from '../storage/storages.ts';
 import type { Setting } from './setting.ts';
 
-/** Twice the write-ahead log between two checkpoints. */
+/**
+ * The space that the storage reserves, so that compaction works on a full disk. It is twice the size of the write-ahead log
+ * between two checkpoints.
+ */
 const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
 
 /** What this phase adds for the phases after it. */
@@ -35,8 +38,9 @@ export interface StoresPhase extends Storages {
 }
 
 /**
- * Opens the storage and the registry. With SQLite, rejects with a `StorageError` of code `locked` if another process uses the
- * data directory.
+ * Opens the storage and the registry. Rejects with a `StartError` if the flags do not fit together or if the data directory is
+ * that of a standby or of a former first control plane, and with a `PlainError` after an interrupted restore. With SQLite,
+ * rejects with a `StorageError` of code `locked` if another process uses the data directory.
  */
 export async function openStores(setting: Setting): Promise<StoresPhase> {
   const { flags, clock, logger, schema, onClose } = setting;
@@ -74,7 +78,10 @@ async function openEncryption({ flags, clock, logger, metrics, onClose }: Settin
   return encryption;
 }
 
-/** Creates a missing data directory. With storage in memory, it is a temporary directory that is removed at the end. */
+/**
+ * Creates a missing data directory, and refuses one that must not be served. With storage in memory, it is a temporary
+ * directory that is removed at the end.
+ */
 async function prepareDirectory({ flags, clock, logger, onClose }: Setting): Promise<string> {
   if (storageBackendOf(flags) === 'memory') {
     const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
@@ -143,7 +150,7 @@ async function announceProcess(directory: string, onClose: Setting['onClose']): 
   onClose(() => rm(file, { force: true }));
 }
 
-/** Returns the ports that services may have on nodes. */
+/** Returns the range of node ports, which is 30000 to 32767 if the flag has none. */
 export function servicePortsOf(flags: ControlPlaneFlags): { readonly from: number; readonly to: number } {
   return parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 };
 }

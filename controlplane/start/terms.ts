@@ -20,7 +20,7 @@ import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 /** What a loop gets for one term. */
 export interface TermContext {
   readonly informers: Informers;
-  /** A client that writes only during the term. */
+  /** Wraps a client so that it writes only during the term. */
   readonly fence: (client: Client) => Client;
   /** Adds a step that runs after the term, in the reverse order of the steps. */
   readonly onEnd: (close: Closing) => void;
@@ -28,8 +28,9 @@ export interface TermContext {
 
 /** A loop that runs in one process of the cluster at a time, with the Lease that decides which. */
 export interface ElectedLoop {
-  /** The name of the Lease, and of the component in its events. */
+  /** The name of the Lease. */
   readonly lease: string;
+  /** The name of the component in log lines and in events about the Lease. */
   readonly component: string;
   /** The user that writes the Lease. */
   readonly user: string;

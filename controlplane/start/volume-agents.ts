@@ -17,13 +17,13 @@ export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'se
 }
 
 /**
- * Creates and removes the folders of local volumes by calls of the agents. A call rejects if the Node has no address, or with
- * the answer of the agent.
+ * Creates and removes the folders of local volumes by calls of the agents. A call rejects if the Node has no address, if the
+ * agent cannot be reached or refuses, and if its response has no path of the volume.
  */
 export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
   const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE', query = ''): Promise<unknown> => {
     const origin = agentOrigin(node, addressTypes);
-    if (origin === undefined) throw new Error('the node has no address yet');
+    if (origin === undefined) throw new Error(`the node ${node.metadata.name} has no address yet`);
     return requestAgent(connection, {
       node: node.metadata.name ?? '',
       origin,
@@ -39,7 +39,7 @@ export function volumeAgents(connection: AgentConnection, addressTypes: readonly
       // Agents of earlier versions limit nothing, and do not report it.
       const { path, unlimited = 'its agent is of an earlier version' } = answer as Record<string, unknown>;
       if (typeof path !== 'string' || !isAbsolute(path) || normalize(path) !== path || !path.endsWith(`/${name}`))
-        throw new Error('the agent answered without the path of the volume');
+        throw new Error(`the agent of the node ${node.metadata.name} answered without the path of the volume`);
       return { path, unlimited: String(unlimited).slice(0, LONGEST_REASON) };
     },
     async remove(node, name) {

@@ -88,7 +88,7 @@ for (const [what, claims, found, reason] of [
     'of another subject',
     { ...legacyClaims, sub: 'system:serviceaccount:kube-system:sa' },
     {},
-    /the subject is another/,
+    /the subject of the token is not its service account/,
   ],
   ['for another audience', legacyClaims, { audiences: ['vault'] }, /token audiences \[\] is invalid/],
   ['of a Secret that is being deleted', legacyClaims, { secret: { deletionTimestamp: long } }, /has been invalidated/],

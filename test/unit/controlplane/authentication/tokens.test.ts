@@ -364,3 +364,13 @@ test('the token file takes quoted groups', async () => {
   assert.equal(await file.authenticateToken('t1 ', []), undefined);
   assert.throws(() => tokenFileAuthenticator('a,b\n', 'f', silentLogger), /at least token, user name and user uid/);
 });
+
+for (const [what, record] of [
+  ['no closing quotation mark', 't2,bob,2,"devs,ops'],
+  ['a quotation mark within a field', 't2,b"ob,2'],
+  ['text after a quoted field', 't2,"bob"by,2'],
+] as const)
+  test(`a token file with ${what} is refused, and the error names the file and the record`, () => {
+    const read = () => tokenFileAuthenticator(`t1,ann,1\n${record}\n`, '/etc/tokens.csv', silentLogger);
+    assert.throws(read, /^Error: \/etc\/tokens\.csv, record 2: a quotation mark/);
+  });

@@ -80,6 +80,19 @@ for (const [name, attributes, allowed] of table) {
   });
 }
 
+for (const [form, version] of [
+  ['without a version', {}],
+  ['of version v0', { apiVersion: 'abac.authorization.kubernetes.io/v0', kind: 'Policy' }],
+] as const) {
+  test(`a policy ${form} has its fields beside its kind, and the group * in it is every authenticated user`, () => {
+    const old = abacAuthorizer(JSON.stringify({ ...version, user: 'ann', group: '*', resource: 'pods' }), 'p.jsonl');
+    const decide = (attributes: AuthorizationAttributes): string => (old.authorize(attributes) as Decision).decision;
+    assert.equal(decide(asked('ben', authenticated, { group: 'apps' })), 'allow');
+    assert.equal(decide(asked('ben', authenticated, { resource: 'secrets' })), 'no-opinion');
+    assert.equal(decide(asked('system:anonymous', ['system:unauthenticated'], {})), 'no-opinion');
+  });
+}
+
 for (const [why, line] of [
   ['no JSON', '{"apiVersion":'],
   ['another kind', '{"apiVersion":"v1","kind":"Pod"}'],

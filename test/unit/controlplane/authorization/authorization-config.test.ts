@@ -18,7 +18,10 @@ const configuration = (authorizers: unknown): string =>
   stringifyJson({ kind: 'AuthorizationConfiguration', apiVersion: 'apiserver.config.k8s.io/v1', authorizers });
 const withWebhook = (change: object): string =>
   configuration([{ type: 'Webhook', name: 'w', webhook: { ...webhook, ...change } }]);
-const compile = (expression: string) => ({ matches: () => expression === 'true' });
+const compile = (expression: string) => {
+  if (expression.endsWith('.')) throw new Error('it ends with a dot');
+  return { matches: () => expression === 'true' };
+};
 
 describe('a configuration of authorizers', () => {
   it('keeps their order and the defaults of the cache', () => {
@@ -123,6 +126,11 @@ describe('a configuration of authorizers', () => {
         matchConditions: [{ expression: 'true' }, { expression: 'true' }],
       }),
       'matchConditions[1].expression: "true" occurs twice',
+    ],
+    [
+      'a match condition that does not compile',
+      withWebhook({ matchConditionSubjectAccessReviewVersion: 'v1', matchConditions: [{ expression: 'request.' }] }),
+      'matchConditions[0].expression: it ends with a dot',
     ],
     [
       'more match conditions than each request may wait for',

@@ -106,7 +106,9 @@ for (const [pattern, key, expected] of patterns) {
 }
 
 const wrong: readonly (readonly [string, string, RegExp])[] = [
-  ['another kind', 'kind: Other\napiVersion: v1', /not an EncryptionConfiguration/],
+  ['another kind', 'kind: Other\napiVersion: apiserver.config.k8s.io/v1', /not an EncryptionConfiguration/],
+  ['another version', 'kind: EncryptionConfiguration\napiVersion: v1', /not an EncryptionConfiguration of apiserver/],
+  ['no version', 'kind: EncryptionConfiguration', /not an EncryptionConfiguration of apiserver/],
   ['a short key', config('aesgcm: {keys: [{name: a, secret: c2hvcnQ=}]}'), /must have 16, 24, 32 bytes/],
   ['a provider nobody knows', config('rot13: {}'), /is not a provider/],
   ['KMS v1', config('kms: {apiVersion: v1, name: a, endpoint: "unix:///x"}'), /only v2/],

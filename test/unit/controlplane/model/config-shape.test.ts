@@ -73,6 +73,10 @@ describe('a configuration file', () => {
     }
   });
 
+  it('that is not YAML is refused with its path', () => {
+    assert.throws(() => loadAuthorizationConfig('kind: [', PATH), { message: new RegExp(`^${RegExp.escape(PATH)}: `) });
+  });
+
   it('of issuers is refused whose rules for claims would be left out', () => {
     for (const [rules, fault] of [
       ['', undefined],
