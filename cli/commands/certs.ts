@@ -97,6 +97,7 @@ async function rotate(dataDirectory: string, io: CommandIo): Promise<void> {
       await systemClock.sleep(50);
     }
   } else {
+    // The next start issues the certificate of the server again if its flags give it other names or another service range.
     await ensurePki({
       directory,
       clock: systemClock,

@@ -329,11 +329,13 @@ export class NodeManager implements NodeInfo {
     for (const listener of this.#cidrListeners) listener(cidrs);
   }
 
+  /** Sends the status if it has changed or a report is due. Throws the errors of the API, upon which the loop tries again. */
   async #updateStatus(client: Client, source: NodeStatusSource): Promise<void> {
     const { clock, reportIntervalMs } = this.#options;
     const due = clock.now() - this.#sentAtMs >= reportIntervalMs;
     await this.#readRuntime();
     const facts = await this.#facts(source);
+    // A node without pod CIDRs is read in any case, because they may have been assigned meanwhile.
     if (!due && !this.#hasChanged(this.#node, facts) && this.#cidrs.length > 0) return;
     let current: NodeObject;
     try {

@@ -173,6 +173,10 @@ export async function commandContainer(host: PodHost, target: Omit<Target, 'quer
   throw newStatusError(500, 'InternalError', message);
 }
 
+/**
+ * Serves an exec or attach until it ends. Rejects before the upgrade for a query without streams, and for a container that does
+ * not run. A failure afterwards is reported to the client by the protocol.
+ */
 async function serveCommand(
   options: UpgradeOptions,
   upgrade: Upgrade,
