@@ -26,24 +26,29 @@ export const POD_NETWORK_LOCK = 'orchlet-pod-network';
 export const podNetworkDirectory = (rootDirectory: string): string => join(rootDirectory, 'pod-network');
 
 /**
- * Removes the pod network and its state from this host. Succeeds if nothing is there. Rejects if a tool fails, so that the
- * caller does not report a removal that did not happen.
+ * Removes the pod network and its state from this host. Succeeds if nothing is there. A tool that is not installed is skipped.
+ * Rejects if a tool fails, so that the caller does not report a removal that did not happen.
  */
 export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePodNetworkOptions): Promise<void> {
   const configurationDirectory = await recordedDirectory(stateDirectory);
   if (configurationDirectory !== '') await removeCniConfiguration({ configurationDirectory, pluginDirectories: [] });
-  try {
-    const host = hostNetwork(prefix);
+  const host = hostNetwork(prefix);
+  await unlessAbsent(async () => {
     const before = removalCommands(await host.observe());
     await host.change({ before, createsWireguard: false, ip: [], bridge: [], wireguard: [] });
     await host.removeLink(POD_BRIDGE);
-    const filter = podPacketFilter(prefix);
-    await filter.remove(4);
-    await filter.remove(6);
-    for (const table of [NAT_TABLE, GUARD_TABLE]) await hostNftables(prefix).remove(table);
+  });
+  const filter = podPacketFilter(prefix);
+  for (const family of [4, 6] as const) await unlessAbsent(() => filter.remove(family));
+  for (const table of [NAT_TABLE, GUARD_TABLE]) await unlessAbsent(() => hostNftables(prefix).remove(table));
+  await rm(stateDirectory, { recursive: true, force: true });
+}
+
+/** Ignores the error that a tool is not installed. The other tools may still have something to remove. */
+async function unlessAbsent(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
   } catch (error) {
-    // A tool that is not installed has created nothing on this host.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
-  await rm(stateDirectory, { recursive: true, force: true });
 }
