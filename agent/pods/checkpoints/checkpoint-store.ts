@@ -87,7 +87,9 @@ export class CheckpointStore {
     });
     const found = names
       .filter((name) => name.endsWith(SUFFIX))
-      .map((name) => `${parent}/${decodeURIComponent(name.slice(0, -SUFFIX.length))}`);
+      .map((name) => keyName(name.slice(0, -SUFFIX.length)))
+      .filter((name) => name !== undefined)
+      .map((name) => `${parent}/${name}`);
     const pending = [...this.#dirty.keys()].filter((key) => dirname(key) === parent);
     return [...new Set([...found, ...pending])];
   }
@@ -194,4 +196,13 @@ export class CheckpointStore {
 /** Turns the name of an object into a file name that cannot lead out of the directory. */
 function encodeName(name: string): string {
   return encodeURIComponent(name).replace(/^\./, '%2E');
+}
+
+/** Returns the part of the key that stands in the name of a file; `undefined` for a file that this store did not write. */
+function keyName(encoded: string): string | undefined {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return undefined;
+  }
 }

@@ -22,6 +22,14 @@ describe('checkpoints', () => {
     clock = new FakeClock();
   });
 
+  it('are listed beside files of others whose names no key has', async () => {
+    const store = open();
+    store.put('pods/u1', () => ({ a: 1 }));
+    await store.close();
+    await writeFile(join(directory, 'pods/%zz.json'), '{}');
+    assert.deepEqual(await open().keys('pods'), ['pods/u1']);
+  });
+
   it('are read by the next run as they were put last', async () => {
     const store = open();
     store.put('pods/u1', () => ({ a: 1 }));
