@@ -203,6 +203,7 @@ function keyName(encoded: string): string | undefined {
   try {
     return decodeURIComponent(encoded);
   } catch {
+    // `encodeName` writes no such escape.
     return undefined;
   }
 }
