@@ -6,6 +6,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Namespace } from '../../api/kinds/kinds.ts';
 import { namespaces } from '../../api/client/resources.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -28,7 +29,7 @@ export function podNodeSelector(listers: Listers, configuration: Labels = {}): A
     return labelsOf(found?.metadata.annotations?.[ANNOTATION] ?? configuration[DEFAULT] ?? '');
   };
   const checkConflict = (attributes: AdmissionAttributes, wanted: Labels, own: Labels): void => {
-    if (Object.entries(wanted).every(([key, value]) => own[key] === undefined || own[key] === value)) return;
+    if (Object.entries(wanted).every(([key, value]) => (ownMember(own, key) ?? value) === value)) return;
     throw refusal(attributes, 'pod node label selector conflicts with its namespace node label selector');
   };
   return {
@@ -47,9 +48,9 @@ export function podNodeSelector(listers: Listers, configuration: Labels = {}): A
       if (pod === undefined) return;
       const own = pod.spec.nodeSelector ?? {};
       checkConflict(attributes, await wantedBy(attributes), own);
-      const allowed = labelsOf(configuration[attributes.namespace] ?? '');
+      const allowed = labelsOf(ownMember(configuration, attributes.namespace) ?? '');
       if (Object.keys(allowed).length === 0) return;
-      if (Object.entries(own).every(([key, value]) => allowed[key] === value)) return;
+      if (Object.entries(own).every(([key, value]) => ownMember(allowed, key) === value)) return;
       throw refusal(attributes, 'pod node label selector labels conflict with its namespace whitelist');
     },
   };

@@ -3,6 +3,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { RuntimeClass } from '../../api/kinds/kinds.ts';
 import { runtimeClasses } from '../../api/client/resources.ts';
 import { requestNameFault } from '../../api/meta/names.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { mergeTolerations, sameResources } from './tolerations.ts';
@@ -71,10 +72,11 @@ function schedule(
   const selector = scheduling.nodeSelector ?? {};
   const own = spec.nodeSelector ?? {};
   for (const [key, value] of Object.entries(selector)) {
-    if (own[key] === undefined || own[key] === value) continue;
+    const named = ownMember(own, key);
+    if (named === undefined || named === value) continue;
     throw refusal(
       attributes,
-      `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${value}; pod.spec.nodeSelector[${key}] = ${own[key]}`,
+      `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${value}; pod.spec.nodeSelector[${key}] = ${named}`,
     );
   }
   if (Object.keys(selector).length > 0) spec.nodeSelector = { ...own, ...selector };

@@ -1,5 +1,6 @@
 /** Compares and merges tolerations. */
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { canonicalQuantity } from '../../api/meta/quantity.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
@@ -68,8 +69,9 @@ export function sameResources(
   const left = Object.entries(a ?? {});
   return (
     left.length === Object.keys(b ?? {}).length &&
-    left.every(
-      ([name, amount]) => b?.[name] !== undefined && canonicalQuantity(amount) === canonicalQuantity(b[name] ?? ''),
-    )
+    left.every(([name, amount]) => {
+      const other = ownMember(b, name);
+      return other !== undefined && canonicalQuantity(amount) === canonicalQuantity(other);
+    })
   );
 }

@@ -3,6 +3,7 @@
  * after their paths, its fields must be fields of the kind, and it must not contain parts of atomic fields.
  */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
+import { setMember } from '../../../api/meta/own-member.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { toJson } from '../../../api/cel/json-value.ts';
 import {
@@ -78,7 +79,7 @@ function plain(value: CelValue, path: readonly string[], removed: string[][]): J
   for (const [key, inner] of entries) {
     const at = [...path, String(key)];
     if (inner === null || (inner instanceof Optional && inner.value === undefined)) removed.push(at);
-    else out[String(key)] = plain(inner, at, removed);
+    else setMember(out, String(key), plain(inner, at, removed));
   }
   return out;
 }

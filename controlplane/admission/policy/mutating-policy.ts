@@ -13,6 +13,7 @@ import {
   type ResourceOf,
 } from '../../../api/client/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { type GroupVersionKind, type JsonValue, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
@@ -178,7 +179,7 @@ function removeAt(object: KubeObject, path: readonly string[]): void {
   let inner: unknown = object;
   for (const name of path.slice(0, -1)) {
     if (typeof inner !== 'object' || inner === null) return;
-    inner = (inner as Record<string, unknown>)[name];
+    inner = ownMember(inner as Record<string, unknown>, name);
   }
   if (typeof inner === 'object' && inner !== null) delete (inner as Record<string, unknown>)[path.at(-1) ?? ''];
 }

@@ -159,6 +159,15 @@ test('PodNodeSelector adds what the namespace selects, and refuses what conflict
   );
 });
 
+test('PodNodeSelector takes a namespace and a label for what they are, also if every object inherits their names', async () => {
+  const plugin = podNodeSelector(
+    namespace('constructor', { 'scheduler.alpha.kubernetes.io/node-selector': 'valueOf=a' }),
+    {},
+  );
+  const made = await through(plugin, { object: pod({}), namespace: 'constructor' });
+  assert.deepEqual(specOf(made)['nodeSelector'], { valueOf: 'a' });
+});
+
 test('PodTolerationRestriction merges the defaults of the namespace and holds pods to its whitelist', async () => {
   const prefix = 'scheduler.alpha.kubernetes.io/';
   const tolerations = (...keys: string[]): object[] =>

@@ -50,3 +50,17 @@ test('a pod whose class is missing is refused under its name, its prefix or as u
   const texts = await Promise.all([{ name: 'p' }, { generateName: 'p-' }, {}].map(refused));
   assert.deepEqual(texts, ['pods "p"', 'pods "p-"', 'pods "Unknown"']);
 });
+
+test('labels and resources may have the names that every object inherits', async () => {
+  const scheduling = { nodeSelector: { constructor: 'a' } };
+  const object = { metadata: { name: 'sandbox' }, handler: 'h', scheduling, overhead: { podFixed: { cpu: '1' } } };
+  const plugin = runtimeClassPlugin(fixedListers([{ resource: runtimeClasses, object }]));
+  const admit = async (overhead?: Record<string, string>): Promise<Pod> => {
+    const pod = { metadata: { name: 'p' }, spec: { containers: [], runtimeClassName: 'sandbox', overhead } };
+    const attributes = { operation: 'CREATE', resource: { group: '', resource: 'pods' }, subresource: '', object: pod };
+    await plugin.admit?.({ ...attributes, name: 'p' } as unknown as AdmissionAttributes, new AbortController().signal);
+    return pod as unknown as Pod;
+  };
+  assert.deepEqual((await admit()).spec?.nodeSelector, { constructor: 'a' });
+  await assert.rejects(admit({ constructor: '1' }), (error) => isStatusError(error, 'Forbidden'));
+});

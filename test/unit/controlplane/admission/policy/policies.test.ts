@@ -235,7 +235,11 @@ describe('a mutating policy', () => {
   const changed = async (
     mutation: object,
     object: KubeObject,
-    { converted = conversion, failurePolicy = 'Fail' }: { converted?: VersionConversion; failurePolicy?: string } = {},
+    {
+      converted = conversion,
+      failurePolicy = 'Fail',
+      preserveUnknown = false,
+    }: { converted?: VersionConversion; failurePolicy?: string; preserveUnknown?: boolean } = {},
   ): Promise<KubeObject | undefined> => {
     const listers = fixedListers([
       {
@@ -253,7 +257,10 @@ describe('a mutating policy', () => {
       authorizer,
       conversion: converted,
       resources: () => [],
-      structOf: ({ group, version, kind }) => schema.kind(group, version, kind),
+      structOf: ({ group, version, kind }) => {
+        const struct = schema.kind(group, version, kind);
+        return struct && preserveUnknown ? { name: struct.name, fields: struct.fields, preserveUnknown } : struct;
+      },
       reinvoke: () => Promise.resolve(),
     });
     const { attributes } = attributesOf(object);
@@ -269,6 +276,18 @@ describe('a mutating policy', () => {
     );
     assert.deepEqual(object?.metadata.labels, { a: 'x' });
     assert.deepEqual(object['data'], { k: 'v' });
+  });
+  test('removes nothing from what all objects inherit', async (t) => {
+    Object.defineProperty(Object.prototype, 'inherited', { value: 1, configurable: true });
+    t.after(() => Reflect.deleteProperty(Object.prototype, 'inherited'));
+    const expression = "Object{extra: {'k': {'a': null}, '__proto__': {'inherited': null}}}";
+    const object = await changed(
+      { patchType: 'ApplyConfiguration', applyConfiguration: { expression } },
+      configMap('x'),
+      { preserveUnknown: true },
+    );
+    assert.deepEqual((object?.['extra'] as Record<string, unknown> | undefined)?.['k'], {});
+    assert.equal(Object.hasOwn(Object.prototype, 'inherited'), true);
   });
   test('refuses an invalid configuration, and one with unknown or atomic fields', async () => {
     const deployment: KubeObject = {
