@@ -1,4 +1,4 @@
-/** Checks whether a stored object conforms to its schema: nothing to prune, no default missing, no null that is not allowed. */
+/** Checks whether a stored object already conforms to its schema: nothing to prune, and no default missing. */
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsOfPruned, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
@@ -24,7 +24,7 @@ function conformsInside(object: JsonObject, schema: JsonSchema, isResource: bool
 
 function valueConforms(value: JsonValue, schema: JsonSchema): boolean {
   if (isJsonObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
-  if (value === null) return schema.nullable === true;
+  if (value === null) return schema.nullable === true || schema.default === undefined;
   const items = itemsOfPruned(schema);
   if (!Array.isArray(value) || items === undefined) return true;
   return value.every((item) => valueConforms(item, items));
