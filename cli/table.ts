@@ -1,4 +1,4 @@
-/** Prints tables of commands. */
+/** Formats the tables that commands print. */
 import { printable } from '../api/meta/quote.ts';
 
 /**

@@ -3,7 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { podIdRange, UserNamespaces } from '../runtime/kuberuntime/user-namespaces.ts';
 import type { Base } from './base.ts';
 
-/** Reads the ids of the user `kubelet` from the files of the host. Rejects if they do not suffice for `--max-pods`. */
+/**
+ * Uses the subordinate ids that the host assigns to the user `kubelet`, or nearly all ids if it assigns none. Rejects if the
+ * assigned ids are unusable, or too few for `--max-pods`.
+ */
 export async function userNamespaces({ flags, rootDirectory }: Base): Promise<UserNamespaces> {
   const [passwd = '', subuid = '', subgid = ''] = await Promise.all(
     // A host without these files assigns no ids to users.

@@ -55,8 +55,8 @@ interface VolumeParts {
 }
 
 /**
- * Creates the volume manager and the parts behind it. Resolves when the state of CSI volumes has been read from the pod
- * directories.
+ * Creates the volume manager and the parts behind it. Resolves when the state of CSI volumes has been read from the
+ * directories of CSI below the root directory.
  */
 export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
   const { clock, logger, rootDirectory, nodeName } = base;

@@ -1,4 +1,4 @@
-/** The mounts of this agent for pods, by path: read from the kernel once, then tracked and unmounted. */
+/** Mounts and unmounts what pods need. Reads the table of the kernel only for paths that this agent did not mount itself. */
 import { rm, rmdir } from 'node:fs/promises';
 import type { Mounter } from './mounter.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Defines the messages of the thread that parses large YAML texts, and parses a text. `yaml-thread.ts` calls it for small
- * texts, and the thread for large ones.
+ * Defines the messages of the thread that parses large YAML texts, and parses a text. `yaml-thread.ts` calls it on the main
+ * thread for small texts, and `yaml-worker.ts` on a thread of its own for large ones.
  */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from '../meta/own-member.ts';
@@ -9,6 +9,7 @@ import { parseYaml, parseYamlDocuments } from './yaml.ts';
 /** A message to the thread. */
 export interface YamlJob {
   readonly text: Uint8Array;
+  /** What is parsed: the first document, the first one with the keys of its maps sorted, or all, without duplicate keys. */
   readonly read: 'first' | 'first-sorted' | 'all';
 }
 

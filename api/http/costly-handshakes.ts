@@ -1,9 +1,9 @@
 /**
- * Limits the TLS handshakes of clients, and refuses connections to servers, whose handshakes cost too much. OpenSSL verifies
- * the chain of certificates that a peer shows, in the event loop, before anybody knows the peer, and by the keys that the peer
- * chooses: 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its
- * keys, and verifies the chains of servers also where nobody asks for it, such as those of pods under a probe. The servers of
- * agents and control planes call this, and so does the dialer. An IPv6 client counts by its /64 network.
+ * Limits the TLS handshakes of clients with costly handshakes, and refuses connections to servers with such handshakes. OpenSSL
+ * verifies the chain of a peer in the event loop, before the peer is authenticated. The peer chooses the keys, and so the cost:
+ * 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys, and
+ * verifies the chains of servers even where verification is off, as for HTTPS probes. The servers of agents and control planes
+ * call this, and so does the dialer. An IPv6 client counts by its /64 network.
  */
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -17,22 +17,22 @@ import { clientKey, endsOf } from './connection-limit.ts';
 import { type Handshake, limitHandshake } from './limited-handshake.ts';
 
 /**
- * A client address may have fewer costly handshakes than this within the time. Then its handshakes are limited for the time to
- * what others behind the same address need, such as the agent of a node on which a pod had the costly handshakes.
+ * The number of costly handshakes of a client address within the time from which on its handshakes are limited. The limit lets
+ * others behind the same address in, such as the agent of a node on which a pod had the costly handshakes.
  */
-const MOST = 2;
-/** The maximum number for all addresses together, because one client may have many addresses. */
-const MAX_OF_ALL = 16;
+const LIMITED_FROM = 2;
+/** The same for all addresses together, because one client may have many addresses. */
+const ALL_LIMITED_FROM = 16;
 const WITHIN_MS = 60_000;
 /**
- * The number of handshakes at once of a client address, and of all, that are not limited. The chains that arrive at once are
- * verified before any is judged. Others wait, because the bytes of a limited connection pass through JavaScript as long as it
- * is open.
+ * The maximum number of concurrent handshakes without a limit, of a client address and of all. It bounds how many costly chains
+ * are verified before the first one counts. Further connections wait instead of being limited at once, because the bytes of a
+ * limited connection pass through JavaScript until it closes.
  */
 const MAX_UNLIMITED = 2;
 const MAX_UNLIMITED_OF_ALL = 8;
-/** The number of clients that are remembered. */
-const MAX_CLIENTS = 4096;
+/** The maximum number of clients, and of servers, that are remembered. */
+const MAX_REMEMBERED = 4096;
 /** The key of all clients together. */
 const ALL_CLIENTS = 'all';
 /** What a client sends in a handshake without a certificate, or with a certificate and one or two of its issuers. */
@@ -55,7 +55,7 @@ export class CostlyHandshakes {
 
   constructor({ clock, logger }: { readonly clock: Clock; readonly logger: Logger }) {
     this.#clock = clock;
-    this.#counts = new ExpiringCache({ clock, most: MAX_CLIENTS });
+    this.#counts = new ExpiringCache({ clock, most: MAX_REMEMBERED });
     this.#logger = limitedLogger(logger, clock);
   }
 
@@ -86,7 +86,7 @@ export class CostlyHandshakes {
     const ended = (connection: Connection, isCostlyOne: boolean): void => {
       if (isCostlyOne) {
         this.#count(connection);
-        // Chains that arrived at the same time would be verified before these connections are limited.
+        // The chains of the other unlimited handshakes of the client would still be verified.
         pending.breakOff((client) => this.#isLimited(client));
       }
       for (const next of waiting.firstOfEach()) {
@@ -102,7 +102,7 @@ export class CostlyHandshakes {
       socket.on('error', () => undefined);
       socket.once('close', () => {
         waiting.delete(connection);
-        // The handshake has not ended. OpenSSL verifies the chain before it knows whether the client has the key.
+        // A handshake that breaks off counts by its bytes, because OpenSSL may have verified the chain already.
         if (pending.take(connection.ends, socket) !== undefined) ended(connection, socket.bytesRead > MODEST_BYTES);
       });
       if (beginInTurn(connection)) return;
@@ -118,7 +118,7 @@ export class CostlyHandshakes {
   }
 
   #isLimited(client: string): boolean {
-    return this.#countOf(client) >= MOST || this.#countOf(ALL_CLIENTS) >= MAX_OF_ALL;
+    return this.#countOf(client) >= LIMITED_FROM || this.#countOf(ALL_CLIENTS) >= ALL_LIMITED_FROM;
   }
 
   #countOf(key: string): number {
@@ -129,7 +129,10 @@ export class CostlyHandshakes {
     const isLimited = this.#isLimited(client);
     for (const key of [client, ALL_CLIENTS]) this.#counts.set(key, this.#countOf(key) + 1, WITHIN_MS);
     if (!isLimited && this.#isLimited(client))
-      this.#logger.warn({ address }, 'Limiting TLS handshakes to 4 KB for a minute: those of a client take too long');
+      this.#logger.warn(
+        { address },
+        'Limiting TLS handshakes to 4 KB for a minute: those of this client, or of all clients together, take too long',
+      );
   }
 }
 
@@ -137,13 +140,13 @@ export class CostlyHandshakes {
 interface Connection {
   readonly socket: Socket;
   readonly address: string;
-  /** What names the connection. */
+  /** The remote address and both ports, which are those of the TLS socket and of the socket below it. */
   readonly ends: string;
   /** The key of the client. */
   readonly client: string;
 }
 
-/** The connections of a server whose handshakes wait for others, by client, so that no flood of one client is gone through. */
+/** The connections whose handshakes wait for others, by client: the search for the next one skips the flood of a client. */
 class WaitingConnections {
   readonly #byClient = new Map<string, Map<Connection, Timer>>();
 
@@ -252,12 +255,12 @@ export class CostlyServers {
   readonly #known: ExpiringCache<true>;
 
   constructor(clock: Clock) {
-    this.#known = new ExpiringCache({ clock, most: MAX_CLIENTS });
+    this.#known = new ExpiringCache({ clock, most: MAX_REMEMBERED });
   }
 
   /**
-   * Returns why the server is not called, or `undefined` if it may be. The key names who chose the server, or the server, and
-   * what it is called for.
+   * Returns why the server is not called, or `undefined` if it may be. The key consists of the purpose of the call and
+   * of who chose the server, or of the server.
    */
   refusal(key: string, address: string): Error | undefined {
     if (this.#known.get(key) === undefined) return undefined;

@@ -24,8 +24,8 @@ interface EmptyOptions {
 
 /**
  * Returns an object as Go serializes it: without the empty lists and maps of optional fields, which a decoded object has until
- * it is stored. Returns `value` itself if it has none, and otherwise a copy that shares the other parts. `atomicLists` are left
- * as they are where kube-apiserver compares the Go values of such lists.
+ * it is stored. Returns `value` itself if it has none, and otherwise a copy that shares the other parts. With
+ * `atomicLists`, the items of atomic lists stay as they are, because kube-apiserver compares the Go values of such lists.
  */
 export function withoutEmpties(struct: StructType, value: JsonObject, options: EmptyOptions = {}): JsonObject {
   let copy: JsonObject | undefined;

@@ -81,7 +81,7 @@ export const boundAddresses: ResetStep = {
   },
 };
 
-/** Everything of `--pod-network`. It refuses while another agent runs it. */
+/** Removes everything that `--pod-network` created. Fails while another agent uses the pod network. */
 export const podNetwork: ResetStep = {
   name: 'pod network',
   find({ rootDirectory }: ResetTarget) {
@@ -119,7 +119,7 @@ export const links: ResetStep = {
   },
 };
 
-/** The parameters that agents have raised, with the values from before. */
+/** Sets the kernel parameters that agents have changed to their previous values. */
 export const kernelParameters: ResetStep = {
   name: 'kernel parameters',
   async find() {

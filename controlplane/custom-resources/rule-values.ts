@@ -1,4 +1,4 @@
-/** Converts a value for its rules. It is copied only if the name of a member must be escaped. */
+/** Converts a value of a custom resource for the CEL rules of its schema, which escape the names of some members. */
 import { defineMember } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';

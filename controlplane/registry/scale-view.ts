@@ -55,7 +55,7 @@ function scaleOf(object: KubeObject): Scale {
 function selectorText(selector: unknown): string {
   if (!isJsonObject(selector)) return '';
   const { matchLabels, matchExpressions } = selector;
-  // The values of plain labels are texts, also those of labels that have these names.
+  // A plain label may have one of these names, but its value is a text. An object there belongs to a label selector.
   if (typeof matchLabels === 'object' || typeof matchExpressions === 'object')
     return formatLabelSelector(selector as V1LabelSelector);
   return formatLabelSelector({ matchLabels: selector as Record<string, string> });
@@ -92,13 +92,13 @@ export function disownReplicas({ metadata }: KubeObject): void {
   else delete metadata.managedFields;
 }
 
-/** Whether the set has no members. A set that contains nothing but itself (`.`) is not empty. */
+/** Whether the set of fields has no entries. A set with the entry `.` alone, which is the field itself, is not empty. */
 const isEmpty = (set: object): boolean => Object.keys(set).length === 0;
 
 /** Maps a workload to its Scale and back. */
 export interface ScaleView {
   scaleOf(object: KubeObject): Scale;
-  /** Returns the Scale with which a write begins. The object may still lack what a read requires. */
+  /** Returns the Scale that a write changes. Unlike `scaleOf`, which is the default, it accepts an object without replicas. */
   scaleBefore?(object: KubeObject): Scale;
   setReplicas(object: KubeObject, replicas: number): void;
   errorsOf(scale: Scale): FieldError[];

@@ -32,8 +32,8 @@ export class PodInfo {
   readonly hostPorts: readonly HostPort[];
   readonly claimNames: readonly string[];
   /**
-   * The disks, by kind and name, that several pods can use only if all of them read only. The value is whether this pod reads
-   * only.
+   * The disks, by kind and name, that pods can share only if all of them mount the disk read-only. The value is whether this
+   * pod does; for EBS it is always false, because no two pods can share such a disk.
    */
   readonly disks: ReadonlyMap<string, boolean>;
   readonly requiredAffinity: readonly PodTerm[];
@@ -89,7 +89,7 @@ function claimNamesOf(pod: Pod): string[] {
   return names;
 }
 
-/** The map of all pods without such disks. They share it, because each change of a pod creates another `PodInfo`. */
+/** The value of `disks` of all pods without such disks, shared because each change of a pod creates another `PodInfo`. */
 const NO_DISKS: ReadonlyMap<string, boolean> = new Map();
 
 function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
@@ -103,7 +103,7 @@ function disksOf(pod: Pod): ReadonlyMap<string, boolean> {
     if (gce !== undefined) add(['gce', gce.pdName], gce.readOnly);
     if (ebs !== undefined) add(['ebs', ebs.volumeID]);
     if (iscsi !== undefined) add(['iscsi', iscsi.iqn], iscsi.readOnly);
-    // Two images count as the same if they have any monitor in common.
+    // Two RBD volumes are the same disk if pool and image are equal and they have a monitor in common.
     for (const monitor of rbd?.monitors ?? []) add(['rbd', monitor, rbd?.pool, rbd?.image], rbd?.readOnly);
   }
   return disks ?? NO_DISKS;

@@ -1,7 +1,7 @@
 /**
  * Receives the body of a request, for both protocols. What arrives before its reader, while webhooks authenticate and authorize
- * the request, is gathered, because Node.js would keep each part, however small, in an object of its own. It counts for the
- * intake of unread bodies, which is bounded for all requests together. Bodies of reads, which have no reader, are dropped: a
+ * the request, is gathered, because Node.js would keep each part, however small, in an object of its own. What is
+ * gathered counts for the limit of unread bodies that all requests share. Bodies of reads, which have no reader, are dropped: a
  * watch may last for hours.
  */
 import type { Readable } from 'node:stream';
@@ -10,7 +10,7 @@ import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import type { Share } from './flowcontrol/shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** The maximum size of a body that is read as a whole. The rest of a longer body, which is forwarded, waits at the client. */
+/** The number of unread bytes from which on a body is paused. A body that is read as a whole is never longer. */
 export const MAX_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;

@@ -1,7 +1,7 @@
 /**
  * Defines the limits of a cgroup and the interface that sets them. `file-cgroups.ts` writes the kernel's files,
- * `systemd-cgroups.ts` sets properties of systemd units. The cgroups of pods, QoS classes and reservations use the one of the
- * runtime's driver.
+ * `systemd-cgroups.ts` sets properties of systemd units. The agent uses the one that fits the cgroup driver of the runtime,
+ * for the cgroups of pods, QoS classes and reservations.
  */
 
 /** Limits in the units of cgroup v1. An absent value stays unchanged. 0 removes a limit, except that of huge pages. */

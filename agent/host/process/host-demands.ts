@@ -1,7 +1,7 @@
 /**
  * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM score
- * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A setting that is
- * not permitted is a warning, logged once.
+ * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A score or
+ * limit that is not permitted is a warning, logged once, and a kernel parameter that cannot be set is logged at debug level.
  */
 import { execFile } from 'node:child_process';
 import { access, readFile, writeFile } from 'node:fs/promises';
@@ -136,7 +136,7 @@ export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }
   }
 }
 
-/** Returns the soft limit in the text of `/proc/self/limits`, NaN for `unlimited`, or `undefined` without a limit. Pure. */
+/** Returns the soft limit in the text of `/proc/self/limits`, NaN for `unlimited`, or `undefined` without such a line. Pure. */
 export function openFilesLimit(limits: string): number | undefined {
   const soft = /^Max open files\s+(\S+)/m.exec(limits)?.[1];
   return soft === undefined ? undefined : Number(soft);

@@ -11,7 +11,7 @@ interface RunOnceHost {
   sourcesReady(): boolean;
 }
 
-/** The total wait of the kubelet's eleven attempts, each of which waits twice as long as the previous one. */
+/** The sum of the kubelet's ten waits between eleven attempts, of which each is twice as long as the one before. */
 const MAX_MS = 1_023_000;
 
 /**
@@ -22,9 +22,9 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
   const startedAtMs = clock.monotonic();
   while (!signal.aborted) {
     const pods = host.pods();
-    const isOver = host.sourcesReady() && (pods.length > 0 || clock.monotonic() - startedAtMs >= NO_PODS_MS);
+    const areKnown = host.sourcesReady() && (pods.length > 0 || clock.monotonic() - startedAtMs >= NO_PODS_MS);
     const waiting = pods.filter((pod) => !['Running', 'Succeeded', 'Failed'].includes(pod.status?.phase ?? ''));
-    if (isOver && waiting.length === 0) return `ran ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} once`;
+    if (areKnown && waiting.length === 0) return `ran ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} once`;
     if (clock.monotonic() - startedAtMs >= MAX_MS) {
       const names = waiting.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
       throw new Error(`runonce failed: not started after ${MAX_MS / 1000} s: ${names.join(', ') || 'any pod'}`);

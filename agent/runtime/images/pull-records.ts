@@ -50,7 +50,7 @@ const MAX_RECORD_BYTES = 16 * 1024 * 1024;
 const FILE_NAME = /^sha256-[0-9a-f]{64}$/;
 
 /**
- * Owns the files and their content in memory. `load` comes first; a record that cannot be decoded makes its image `isBroken`.
+ * Owns the files and their content in memory. Call `load` first. Then `isBroken` is true for images whose record was not read.
  */
 export class PullRecords {
   readonly #directory: string;
@@ -131,13 +131,13 @@ export class PullRecords {
       try {
         fields = JSON.parse((await readRegularFile(join(directory, name), MAX_RECORD_BYTES)).toString());
       } catch (error) {
-        this.#logger.debug({ err: error, name }, 'A record of an image pull is not valid JSON');
+        this.#logger.debug({ err: error, name }, 'Cannot read or parse a record of an image pull');
       }
       if (isJsonObject(fields) && isOf(fields, kind) && take(fields)) continue;
       this.#broken.add(name);
       this.#logger.error(
         { file: join(directory, name) },
-        'Cannot read a record of an image pull; the image is pulled again when a pod needs it',
+        'Ignoring a record of an image pull that cannot be read; an image without another record is pulled again when a pod needs it',
       );
     }
   }

@@ -1,6 +1,6 @@
 /**
- * The paths of CSI volumes below the root directory, which are the kubelet's (drivers know some of them), and their
- * `vol_data.json` files, which have everything that is needed to remove a volume without the API server.
+ * Computes the paths of CSI volumes below the root directory. They are those of the kubelet, because drivers rely on some of
+ * them. Reads and writes `vol_data.json`, which has everything that is needed to remove a volume without the API server.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
@@ -35,7 +35,10 @@ const DATA_FILE = 'vol_data.json';
 /** The maximum size of the agent's file. Drivers can write into the same directory, so a larger file is not the agent's. */
 const MAX_DATA_BYTES = 64 * 1024;
 
-/** Computes paths and reads the files. A volume on the node has the hash of its handle as the name of its directory. */
+/**
+ * Computes paths and reads the files. The directory of a filesystem volume is named by the hash of its handle, and that of a
+ * block volume by its `specVolID`.
+ */
 export class CsiLayout {
   readonly root: string;
 

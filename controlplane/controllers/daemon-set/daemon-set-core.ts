@@ -66,7 +66,7 @@ export function nodeOf(pod: Pod): string {
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});
-  // The node was selected by the terms of the template, so that they are replaced.
+  // The node matches the terms of the template, which can therefore be replaced.
   affinity.nodeAffinity = {
     ...affinity.nodeAffinity,
     requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchFields: fields }] },
