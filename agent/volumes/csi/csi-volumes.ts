@@ -98,7 +98,7 @@ export class CsiVolumes {
 
   /** Reads the volumes that an earlier agent has left attached. They stay in use until they are removed. */
   async recover(): Promise<void> {
-    for (const { data } of await this.#layout.devices())
+    for (const { data } of await this.#layout.devices(this.#options.logger))
       if (data.attachmentID !== undefined) this.#inUse.add(uniqueVolumeName(data.driverName, data.volumeHandle));
   }
 
@@ -160,8 +160,9 @@ export class CsiVolumes {
     const used = new Set(this.#published.values());
     for (const { data, kind } of await this.#layout.devices()) {
       const key = keyOf(data);
-      if (used.has(key) || this.#turns.has(key) || (await this.#layout.podsWith(data, kind)).length > 0) continue;
+      if (used.has(key) || this.#turns.has(key)) continue;
       try {
+        if ((await this.#layout.podsWith(data, kind)).length > 0) continue;
         const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
         await this.#turns.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
       } catch (error) {

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { inDirectory } from '../../files/beneath.ts';
 
@@ -101,21 +102,26 @@ export class CsiLayout {
     return users;
   }
 
-  /** Returns every persistent volume of the node, whether or not a pod still uses it. */
-  async devices(): Promise<{ readonly data: VolumeData; readonly kind: Places['kind'] }[]> {
+  /**
+   * Returns every persistent volume of the node, whether or not a pod still uses it. Leaves out, and reports to the logger, a
+   * volume whose record cannot be read: it must not keep the agent from starting. A pod that uses the volume mounts it again.
+   */
+  async devices(logger?: Logger): Promise<{ readonly data: VolumeData; readonly kind: Places['kind'] }[]> {
     const found: { data: VolumeData; kind: Places['kind'] }[] = [];
+    const take = async (directory: string, kind: Places['kind']): Promise<void> => {
+      try {
+        const data = await readVolumeData(directory);
+        if (data !== undefined) found.push({ data, kind });
+      } catch (error) {
+        logger?.error({ err: error }, 'Cannot read the record of a CSI volume; it stays until a pod uses it again');
+      }
+    };
     const drivers = join(this.root, 'plugins/kubernetes.io/csi');
     for (const driver of await names(drivers)) {
       if (driver === 'volumeDevices') continue;
-      for (const hash of await names(join(drivers, driver))) {
-        const data = await readVolumeData(join(drivers, driver, hash));
-        if (data !== undefined) found.push({ data, kind: 'filesystem' });
-      }
+      for (const hash of await names(join(drivers, driver))) await take(join(drivers, driver, hash), 'filesystem');
     }
-    for (const name of await names(this.#blockDevices())) {
-      const data = await readVolumeData(join(this.#blockDevices(), name, 'data'));
-      if (data !== undefined) found.push({ data, kind: 'block' });
-    }
+    for (const name of await names(this.#blockDevices())) await take(join(this.#blockDevices(), name, 'data'), 'block');
     return found;
   }
 

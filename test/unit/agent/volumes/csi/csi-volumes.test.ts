@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readFile, readlink, stat } from 'node:fs/promises';
+import { mkdir, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../../agent/model/pod.ts';
@@ -499,6 +499,19 @@ describe('volumes of CSI drivers', () => {
     await mkdir(join(root, 'pods/b'), { recursive: true });
     await restarted.cleanUnused();
     assert.equal(order().length, 3);
+  });
+
+  it('whose record is damaged keep neither the agent nor other volumes from going on, and are not removed', async (t) => {
+    const { volumes, driver, make, order, root } = await setUp(t, { capabilities: ['stageUnstage'] });
+    driver.behave.set('nodePublishVolume', () => Promise.reject(internal('no')));
+    for (const name of ['v', 'w']) await assert.rejects(volumes.mount(persistent(podOf('a'), volumeOf(name))));
+    const staged = join(root, 'plugins/kubernetes.io/csi', NAME);
+    const [first = ''] = await readdir(staged);
+    await writeFile(join(staged, first, 'vol_data.json'), '{');
+    const restarted = await make();
+    await restarted.cleanUnused();
+    assert.deepEqual(order().slice(4), ['nodeUnstageVolume']);
+    assert.deepEqual(await readdir(staged), [first]);
   });
 
   it('that are attached stay in use over a restart', async (t) => {
