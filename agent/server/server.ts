@@ -18,6 +18,7 @@ import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
+import type { HttpObserver } from '../resources/statistics/http-metrics.ts';
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import { ClientTrust } from './client-trust.ts';
 import { installHealth, installHealthResults } from './health.ts';
@@ -62,13 +63,7 @@ export interface AgentServerOptions extends RoutesOptions {
   /** The maximum number of connections of all ports together. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
   /** Called for each request. The returned function is called when the request ends. */
-  readonly observe?: (request: {
-    readonly method: string;
-    readonly path: string;
-    readonly serverType: 'readwrite' | 'readonly';
-    /** What a WebSocket is opened for. */
-    readonly webSocket?: 'exec' | 'attach' | 'portforward' | undefined;
-  }) => () => void;
+  readonly observe?: HttpObserver;
 }
 
 interface ServedRoute {

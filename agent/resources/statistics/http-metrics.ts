@@ -5,7 +5,7 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 
-interface HttpObserver {
+export interface HttpObserver {
   /** Called at the start of a request. Returns the function to call at its end. */
   (request: ObservedRequest): () => void;
 }
