@@ -1,6 +1,6 @@
 /** Tests a whole cluster on real containers with the oldest and the newest installed kubectl. */
 import assert from 'node:assert/strict';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get as httpGet } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import { skipWithoutDocker } from './container-runtimes.ts';
 import { freePort } from './free-port.ts';
 import { kubectls } from './kubectl.ts';
 import { run, RunningCluster } from './running-cluster.ts';
+import { tarOf } from '../hostile-archives.ts';
 import { mountsBelow } from '../mounts.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
@@ -138,6 +139,29 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
         run(['cp', file, `${podName()}:/tmp/there`]);
         run(['cp', `${podName()}:/tmp/there`, back]);
         assert.equal(readFileSync(back, 'utf8'), readFileSync(file, 'utf8'));
+      });
+
+      test('cp from a container whose tar is hostile writes nothing outside of the target', async () => {
+        const archive = join(scratch, 'hostile.tar');
+        const outside = join(scratch, 'outside');
+        writeFileSync(
+          archive,
+          await tarOf([
+            { header: { name: 'tmp/data/kept' }, content: 'kept' },
+            { header: { name: '../../outside/by-dots' }, content: 'evil' },
+            { header: { name: join(outside, 'by-root') }, content: 'evil' },
+            { header: { name: 'tmp/data/link', type: 'symlink', linkname: outside } },
+            { header: { name: 'tmp/data/link/by-link' }, content: 'evil' },
+          ]),
+        );
+        mkdirSync(outside);
+        run(['cp', archive, `${podName()}:/tmp/hostile.tar`]);
+        const tar = '#!/bin/sh\nexec cat /tmp/hostile.tar\n';
+        run(['exec', '-i', podName(), '--', 'sh', '-c', 'rm /bin/tar; cat > /bin/tar; chmod +x /bin/tar'], tar);
+        const target = join(scratch, 'target');
+        cluster.kubectl(['cp', `${podName()}:/tmp/data`, target], { path });
+        assert.deepEqual(readdirSync(outside), []);
+        assert.equal(readFileSync(join(target, 'kept'), 'utf8'), 'kept');
       });
 
       test('a deployment is scaled, patched and rolled back', async () => {
