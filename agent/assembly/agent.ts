@@ -168,12 +168,12 @@ function createStateParts(
 ): StateParts {
   const client = api?.client;
   const { sources, submitted, statics } = podSources(base, client, checkpoints?.pods, {
-    onBadManifest: (_file, message) => events.aboutNode(node.node(), 'FailedManifest', message),
+    onBadManifest: (_file, message) => events.nodeEvent(node.node(), 'FailedManifest', message),
     nodeSynced: () => node.synced(),
   });
   const podConfig = createPodConfig({ sources, clock: base.clock, logger: base.logger });
   const metrics = podMetrics(registries.own, base.clock);
-  const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.caughtUp(tookMs) });
+  const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.statusSent(tookMs) });
   return { podConfig, submitted, statics, state, podMetrics: metrics };
 }
 
@@ -326,7 +326,7 @@ async function createPodParts(
       registry: registries.own,
       killer,
       activePods: () => table.active(),
-      aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message, 'Normal'),
+      nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message, 'Normal'),
       nodeChanged: () => node.changed(),
     }),
   );

@@ -12,14 +12,14 @@ import type { Base } from './base.ts';
 /** Records events about pods and about the node of this agent. Nothing throws or waits for the API server. */
 export interface AgentEvents extends PodEventRecorder {
   /** Records a warning by default. */
-  aboutNode(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
+  nodeEvent(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
 }
 
 /** Creates the recorder of the agent's events. They have the component `kubelet`, as tools that filter by it expect. */
 export function createEvents({ clock, logger, nodeName }: Base, client: HttpClient | undefined): AgentEvents {
   if (client === undefined) {
     return {
-      aboutNode: () => undefined,
+      nodeEvent: () => undefined,
       event: (pod, type, reason, message) =>
         logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message),
     };
@@ -32,7 +32,7 @@ export function createEvents({ clock, logger, nodeName }: Base, client: HttpClie
     host: nodeName,
   });
   return {
-    aboutNode: (node, reason, message, type = 'Warning') =>
+    nodeEvent: (node, reason, message, type = 'Warning') =>
       recorder.event(referenceTo(node as never, nodes), type, reason, message),
     event(pod, type, reason, message, options = {}) {
       const regarding = referenceTo(pod as never, podsResource);

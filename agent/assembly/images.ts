@@ -96,7 +96,7 @@ function createImageGc(
     logger,
     space: async () => (await storage.node()).images.filesystem,
     kept: async () => new Set([...(await importedImages(rootDirectory)), flags.podInfraContainerImage]),
-    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message),
     onRemoved: (reason) => removed.with(reason).inc(),
     onListed: async (ids, atMs) => verification?.prune(ids, atMs),
   });

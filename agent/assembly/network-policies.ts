@@ -29,7 +29,7 @@ interface NetworkPolicyDeps {
   readonly client: Client | undefined;
   readonly checkpoints: PodCheckpoints | undefined;
   readonly node: { node(): NodeObject };
-  readonly events: Pick<AgentEvents, 'aboutNode'>;
+  readonly events: Pick<AgentEvents, 'nodeEvent'>;
   /** The addresses at which this node answers the queries of its pods. */
   readonly ownNameServers: () => readonly string[];
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
@@ -193,7 +193,7 @@ function createEnforcer(
   },
 ): PolicyEnforcer {
   const own = logger.child({ part: 'network-policy' });
-  const unenforced = (message: string): void => events.aboutNode(node.node(), 'NetworkPolicyNotEnforced', message);
+  const unenforced = (message: string): void => events.nodeEvent(node.node(), 'NetworkPolicyNotEnforced', message);
   return new PolicyEnforcer({
     policies: informers.for(networkPolicies),
     startInformers: () => ({ namespaces: informers.for(namespaces), pods: informers.for(pods) }),

@@ -27,7 +27,7 @@ export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,
   table: Pick<PodTable, 'active'>,
-  aboutNode: (reason: string, message: string, type: 'Normal' | 'Warning') => void,
+  nodeEvent: (reason: string, message: string, type: 'Normal' | 'Warning') => void,
 ): EnforcedAllocatable {
   const cgroups = new NodeAllocatable({ manager, logger });
   const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
@@ -39,7 +39,7 @@ export function enforceAllocatable(
   const reported = new Set<string>();
   /** Records each event once, because the limits are set again and again. */
   const report = (reason: string, message: string, type: 'Normal' | 'Warning'): void => {
-    if (!reported.has(message)) aboutNode(reason, message, type);
+    if (!reported.has(message)) nodeEvent(reason, message, type);
     reported.add(message);
   };
   const reportReserved = (kind: 'Kube' | 'System', cgroup: string, isThere: boolean): void => {

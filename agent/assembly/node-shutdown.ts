@@ -17,7 +17,7 @@ interface ShutdownParts {
   readonly registry: MetricsRegistry;
   readonly killer: PodKiller;
   readonly activePods: () => readonly Pod[];
-  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeEvent: (reason: string, message: string) => void;
   readonly nodeChanged: () => void;
 }
 
@@ -52,7 +52,7 @@ export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdo
     logger,
     activePods: parts.activePods,
     killer: parts.killer,
-    aboutNode: parts.aboutNode,
+    nodeEvent: parts.nodeEvent,
     nodeChanged: parts.nodeChanged,
     stateFile: join(rootDirectory, SHUTDOWN_STATE_FILE),
     onTimes({ startSeconds, endSeconds }) {

@@ -49,7 +49,7 @@ export function createNode(base: Base, deps: NodeDeps): NodeManager {
     podCidr: flags.podCidr,
     random: Math.random,
     hasCgroupV1: !hasUnifiedCgroups(),
-    onTransition: ({ reason, message, type }) => events.aboutNode(manager.node(), reason, message, type),
+    onTransition: ({ reason, message, type }) => events.nodeEvent(manager.node(), reason, message, type),
   });
   return manager;
 }

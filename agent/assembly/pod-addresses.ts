@@ -25,7 +25,7 @@ import type { Closing, Part } from './lifecycle.ts';
 interface PodAddressDeps {
   readonly runtime: Pick<Runtime, 'sandboxProcess'>;
   readonly node: { node(): NodeObject };
-  readonly events: Pick<AgentEvents, 'aboutNode'>;
+  readonly events: Pick<AgentEvents, 'nodeEvent'>;
 }
 
 /** Returns the gate that a new sandbox passes first: it binds the sandbox to its addresses, and then calls the gate `next`. */
@@ -50,7 +50,7 @@ export function createPodAddresses(
     file: () => bindingsFile(table),
     processOf: (sandboxId) => runtime.sandboxProcess(sandboxId as never),
     onUnbound: (problem) =>
-      events.aboutNode(node.node(), 'PodAddressesNotBound', `Pods are not bound to their addresses: ${problem}`),
+      events.nodeEvent(node.node(), 'PodAddressesNotBound', `Pods are not bound to their addresses: ${problem}`),
   });
   background(binder.run(signal), { logger: own, what: 'Keeping pods bound to their addresses', signal });
   return {

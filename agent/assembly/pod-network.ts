@@ -31,7 +31,7 @@ interface PodNetworkDeps {
   readonly client: Client | undefined;
   readonly checkpoints: PodCheckpoints | undefined;
   readonly node: Pick<NodeManager, 'node' | 'hostIps' | 'podCidrs' | 'onPodCidrs' | 'changed'>;
-  readonly events: Pick<AgentEvents, 'aboutNode'>;
+  readonly events: Pick<AgentEvents, 'nodeEvent'>;
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
@@ -170,7 +170,7 @@ function create(
     logger: own,
     onProblem: () => node.changed(),
     onRefusal: ({ node: other, reason }) =>
-      events.aboutNode(node.node(), 'PodNetworkIncomplete', `The pods of node ${other} are not reachable: ${reason}`),
+      events.nodeEvent(node.node(), 'PodNetworkIncomplete', `The pods of node ${other} are not reachable: ${reason}`),
     takeLock: () => takeNamespaceLock(POD_NETWORK_LOCK),
   });
 }

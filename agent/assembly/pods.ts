@@ -110,7 +110,7 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
     logger,
     networkProblem: () => runtimeState.networkProblem(),
     resources: deps.resources.managers,
-    onContainerEnded: (pod, container) => deps.metrics.ended(pod, container),
+    onContainerEnded: (pod, container) => deps.metrics.containerEnded(pod, container),
     onRejected: ({ metadata }, reason) => deps.metrics.startups.rejected(metadata.uid, reason),
   });
   const pleg = new Pleg({
@@ -305,7 +305,7 @@ function createHousekeeping(
       keptInTotal: flags.maximumDeadContainers,
       minAgeMs: flags.minimumContainerTtlDuration,
     },
-    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message),
     observe: podEventMetrics(registries.own),
   });
 }

@@ -63,7 +63,7 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
   const { registries, runtime, table, events, node } = deps;
   const pods = () => table.pods();
   const allocatable = enforceAllocatable(base, deps.cgroupManager, table, (reason, message, type) =>
-    events.aboutNode(node.node(), reason, message, type),
+    events.nodeEvent(node.node(), reason, message, type),
   );
   const reader = await createCgroupReader(CGROUP_MOUNT);
   const collector = new UsageCollector({
@@ -166,7 +166,7 @@ export function createEviction({ clock, logger }: Base, deps: EvictionDeps): Evi
     },
     cleanedUp: (pod, limits) => killer.cleanedUp(pod, limits),
     events,
-    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message),
     deleteDeadContainers: () => housekeeping.collectContainers({ terminatedPods: true }),
     deleteUnusedImages: () => imageGc.deleteUnused(),
     onConditionsChange: () => node.changed(),

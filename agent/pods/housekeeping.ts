@@ -52,7 +52,7 @@ interface HousekeepingOptions {
   /** The dead containers to keep. */
   readonly deadContainers: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
   /** Records an event about the node. */
-  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeEvent: (reason: string, message: string) => void;
   /** Counts orphaned pods, and pods that were started again with the same uid. */
   readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
@@ -142,7 +142,7 @@ export class Housekeeping {
     try {
       await this.collectContainers();
     } catch (error) {
-      this.#options.aboutNode('ContainerGCFailed', errorMessage(error));
+      this.#options.nodeEvent('ContainerGCFailed', errorMessage(error));
       throw error;
     }
   }

@@ -75,7 +75,7 @@ for (const [on, skip] of [
         logger: silentLogger,
         space: () => Promise.resolve(space()),
         kept: async () => new Set(await importedImages(join(directory, 'root'))),
-        aboutNode: (reason) => void nodeEvents.push(reason),
+        nodeEvent: (reason) => void nodeEvents.push(reason),
       });
       return { clock, gc, nodeEvents };
     };

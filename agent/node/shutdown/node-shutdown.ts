@@ -34,7 +34,7 @@ export interface NodeShutdownOptions {
   readonly activePods: () => readonly Pod[];
   readonly killer: PodKiller;
   /** Records an event about the node. */
-  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeEvent: (reason: string, message: string) => void;
   /** Called when the status of the node must change. */
   readonly nodeChanged: () => void;
   /** The file with the times of the last shutdown, for the next start and for `orchlet stop`. */
@@ -142,7 +142,7 @@ export class NodeShutdown {
   }
 
   async #onShutdown(goingDown: boolean): Promise<void> {
-    const { aboutNode, logger, logind, periods } = this.#options;
+    const { nodeEvent, logger, logind, periods } = this.#options;
     if (goingDown === this.#isShuttingDown) return;
     const event = (this.#events += 1);
     // A later event decides about the lock: after a cancellation the lock stays, although the pods still terminate.
@@ -154,7 +154,7 @@ export class NodeShutdown {
       {},
       goingDown ? 'The host shuts down, terminating pods first' : 'The shutdown of the host is cancelled',
     );
-    aboutNode('Shutdown', `Shutdown manager detected shutdown ${what}`);
+    nodeEvent('Shutdown', `Shutdown manager detected shutdown ${what}`);
     this.#setShuttingDown(goingDown);
     try {
       if (goingDown) {

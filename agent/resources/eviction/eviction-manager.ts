@@ -1,7 +1,8 @@
 /**
  * The eviction manager keeps the node from running out of memory, disk and processes. It reads the signals every ten seconds,
- * and every second while a threshold is crossed. When a threshold is due, it first reclaims resources of the node (dead
- * containers, unused images), then evicts the first pod of the ranking and reads the signals again.
+ * and every second after an eviction and while a threshold is crossed, unless no pod may be evicted. When a threshold is due,
+ * it first reclaims resources of the node (dead containers, unused images). If that is not enough, it evicts the first pod of
+ * the ranking that is not critical, and reads the signals again.
  *
  * It does not use the kernel's notifications, because they need an eventfd, which Node.js does not offer.
  */
@@ -36,7 +37,7 @@ import {
 
 interface EvictionDeps {
   readonly settings: EvictionSettings;
-  /** Gets the conditions of the node. */
+  /** Receives the pressure conditions. */
   readonly pressure: NodePressure;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -44,44 +45,49 @@ interface EvictionDeps {
   readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when none of the pod's containers is running. Rejects if that takes too long. */
+  /** Resolves when none of the pod's containers is running. Rejects if that takes longer than 1.5 grace periods. */
   readonly evict: (
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string; readonly isDisruption: boolean },
   ) => Promise<void>;
-  /** Resolves when the pod's volumes are removed, which frees its data, also in memory; or after the time. */
+  /** Resolves when the pod's volumes are removed, which frees its data, also in memory. Resolves at the latest after `withinMs`. */
   readonly cleanedUp: (pod: Pod, limits: { readonly withinMs: number; readonly signal: AbortSignal }) => Promise<void>;
   readonly events: PodEventRecorder;
-  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeEvent: (reason: string, message: string) => void;
   /** Removes every dead container. */
   readonly deleteDeadContainers: () => Promise<void>;
   /** Removes every image that nothing uses. */
   readonly deleteUnusedImages: () => Promise<void>;
   /** Called when a pressure condition of the node changes. */
   readonly onConditionsChange: () => void;
-  /** Called for each threshold that is due when a pod is chosen, with the age of the signals. */
+  /** Called for each threshold that is due when the pods have been ranked, with the age of the signals. */
   readonly onRanked?: (signal: Signal, signalsAgeMs: number) => void;
   readonly onEviction?: (signal: Signal | ExceededLimit['signal']) => void;
 }
 
 const CALM_POLL_MS = 10_000;
 const PRESSED_POLL_MS = 1_000;
+/** The greatest age of the CPU and memory usage in a report of `explain`. */
+const EXPLAIN_USAGE_AGE_MS = 2_000;
 /** The greatest age of disk usage that a decision uses, because measuring it walks the directories. */
 const STORAGE_AGE_MS = 10_000;
 /** How long an evicted pod may take to free its resources before the signals are read again, as in the kubelet. */
 const CLEANUP_WAIT_MS = 30_000;
-/** The grace period of an eviction by a hard threshold or by a limit of the pod, and the least of the others. */
+/** The grace period of an eviction by a hard threshold or by a limit of the pod, and the minimum under a soft threshold. */
 const MIN_GRACE_SECONDS = 1;
 
-/** Owns the state of the thresholds. It evicts at most one pod between two readings of the signals. */
+/**
+ * Owns the state of the thresholds. Between two readings of the signals it evicts either all pods that exceed a limit of their
+ * own storage, or at most one pod because of a threshold.
+ */
 export class EvictionManager {
   readonly #deps: EvictionDeps;
-  /** The signal of the current run. */
-  #stop = new AbortController().signal;
+  /** Aborts when the current run stops. */
+  #stopSignal = new AbortController().signal;
   readonly #reportedAtMs = new Map<Signal, number>();
   readonly #thresholds = new Map<string, readonly Threshold[]>();
   #state: PressureState = CALM;
-  /** Everything possible was reclaimed, and it was not enough: polling more often does not help. */
+  /** A threshold is due and no pod may be evicted: polling more often does not help. */
   #exhausted = false;
 
   constructor(deps: EvictionDeps) {
@@ -91,7 +97,7 @@ export class EvictionManager {
   /** Compares the usage with the thresholds periodically, and evicts pods, until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps;
-    this.#stop = signal;
+    this.#stopSignal = signal;
     const loop = new WakeableLoop({
       clock,
       onError: (error) => logger.warn({ err: error }, 'Cannot read the eviction signals of the node'),
@@ -128,7 +134,10 @@ export class EvictionManager {
   /** Measures the host and its pods, and returns what the manager would do. Evicts nothing. Rejects if a measurement fails. */
   async explain(supposed: SupposedPressure): Promise<EvictionReport> {
     const host = await this.#deps.observe();
-    const [usage, storage] = await Promise.all([this.#deps.usage(2_000), this.#deps.storage(STORAGE_AGE_MS)]);
+    const [usage, storage] = await Promise.all([
+      this.#deps.usage(EXPLAIN_USAGE_AGE_MS),
+      this.#deps.storage(STORAGE_AGE_MS),
+    ]);
     return explainEviction({
       thresholds: this.#thresholdsOf(layoutOf(host.storage)),
       state: this.#state,
@@ -143,7 +152,7 @@ export class EvictionManager {
 
   /**
    * Acts on the most urgent threshold: reclaims resources of the node, and if that does not suffice, evicts the first pod of
-   * the ranking. Returns whether it evicted one.
+   * the ranking that is not critical. Returns whether it evicted one.
    */
   async #reclaim(
     urgent: Threshold,
@@ -151,11 +160,11 @@ export class EvictionManager {
     host: HostObservations,
     observedAtMs: number,
   ): Promise<boolean> {
-    const { clock, settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
+    const { clock, settings, logger, nodeEvent, activePods, usage, storage } = this.#deps;
     const resource = resourceOf(urgent.signal);
     if (this.#mayReport(urgent.signal)) {
       logger.warn({ signal: urgent.signal, resource }, 'The node is short of a resource, reclaiming it');
-      aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
+      nodeEvent('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
     }
     if (await this.#reclaimFromNode(urgent.signal, host)) return false;
     const needsDisk = resource === 'ephemeral-storage' || resource === 'inodes';
@@ -182,10 +191,13 @@ export class EvictionManager {
         thresholds: due,
         observations: host.observations,
       });
-      const most = settings.maxPodGracePeriodSeconds;
-      const soft = Math.max(MIN_GRACE_SECONDS, Math.min(most, pod.spec.terminationGracePeriodSeconds ?? most));
+      const maxSeconds = settings.maxPodGracePeriodSeconds;
+      const softSeconds = Math.max(
+        MIN_GRACE_SECONDS,
+        Math.min(maxSeconds, pod.spec.terminationGracePeriodSeconds ?? maxSeconds),
+      );
       this.#deps.onEviction?.(urgent.signal);
-      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : MIN_GRACE_SECONDS, message, annotations);
+      await this.#evict(pod, urgent.gracePeriodMs > 0 ? softSeconds : MIN_GRACE_SECONDS, message, annotations);
       return true;
     }
     logger.debug({ resource }, 'The node is short of a resource, and no pod may be evicted');
@@ -203,7 +215,7 @@ export class EvictionManager {
 
   /**
    * Removes what the node can spare under a signal: terminated containers and unused images. Resolves to whether no threshold
-   * is met any more. It removes nothing under signals of memory and processes, and then resolves to false.
+   * is met any more. Resolves to false without a step if `reclaimSteps` has none for the signal.
    */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
@@ -218,11 +230,11 @@ export class EvictionManager {
       }
     }
     const { observations, storage } = await observe();
-    // As in the kubelet, soft thresholds count from now on, and each of them with its minimum reclaim.
+    // As in the kubelet, a soft threshold counts without its grace period, and every threshold with its minimum reclaim.
     return thresholdsMet(this.#thresholdsOf(layoutOf(storage)), observations, { withReclaim: true }).length === 0;
   }
 
-  /** Evicts every pod that exceeds a limit of its own storage. Returns whether there was one. */
+  /** Evicts every pod that exceeds a limit of its own storage and is not critical. Returns whether there was one. */
   async #enforceStorageLimits(host: HostObservations): Promise<boolean> {
     const limited = this.#deps.activePods().filter(hasStorageLimits);
     if (limited.length === 0) return false;
@@ -257,9 +269,9 @@ export class EvictionManager {
     const ended = evict(pod, { gracePeriodSeconds, message, isDisruption: annotations !== undefined });
     background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
     // `background` logs the failure.
-    await untilAborted(ended, this.#stop).catch(() => undefined);
+    await untilAborted(ended, this.#stopSignal).catch(() => undefined);
     // The next reading of the signals makes sense only after the pod has released its resources.
-    await cleanedUp(pod, { withinMs: CLEANUP_WAIT_MS, signal: this.#stop });
+    await cleanedUp(pod, { withinMs: CLEANUP_WAIT_MS, signal: this.#stopSignal });
   }
 
   /** Returns the thresholds on a node with these filesystems, the same objects each time, because the state refers to them. */

@@ -139,7 +139,7 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
   return rankPods(input.pods, consumption.of, resource).map((ranked) => {
     const verdict = ranked.spared ? ('spared' as const) : chosen ? ('later' as const) : ('first' as const);
     if (!ranked.spared) chosen = true;
-    const crossed: readonly Threshold[] = input.thresholds.filter((threshold) => threshold.signal === signal);
+    const ofSignal: readonly Threshold[] = input.thresholds.filter((threshold) => threshold.signal === signal);
     return {
       pod: `${ranked.pod.metadata.namespace}/${ranked.pod.metadata.name}`,
       verdict,
@@ -152,7 +152,7 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
             message: evictionMessage(ranked.pod, {
               resource,
               usage: consumption.measured(ranked.pod),
-              thresholds: crossed,
+              thresholds: ofSignal,
               observations: input.host.observations,
             }).message,
           }

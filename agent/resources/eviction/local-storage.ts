@@ -6,7 +6,7 @@ import type { PodStorage } from '../statistics/storage-usage.ts';
 import { evictionWords } from './messages.ts';
 
 interface StorageLimitOptions {
-  /** Whether writable layers have a filesystem of their own. Containers are then charged for their logs only. */
+  /** Whether images are on another filesystem than the root directory. Containers are then charged for their logs only. */
   readonly dedicatedImages: boolean;
 }
 
@@ -26,7 +26,7 @@ export interface ExceededLimit {
   readonly message: string;
 }
 
-/** Returns the limit for which the pod is evicted, or `undefined` while it keeps all of them. */
+/** Returns the first limit that the pod exceeds, or `undefined` if it exceeds none. Limits of init containers do not count. */
 export function exceededStorage(
   pod: Pod,
   storage: PodStorage,

@@ -12,13 +12,13 @@ import {
   resourceOf,
 } from './thresholds.ts';
 
-/** What a pod has used when it was evicted. */
+/** What a pod used when it was evicted. */
 export interface MeasuredUsage {
   readonly memoryBytes: number;
   readonly containers: readonly ContainerConsumption[];
 }
 
-/** What one container has used when its pod was evicted. */
+/** What one container used when its pod was evicted. */
 interface ContainerConsumption {
   readonly name: string;
   readonly memoryBytes: number;
@@ -64,10 +64,10 @@ export function evictionMessage(pod: Pod, { resource, usage, thresholds, observa
   }
   if (usage === undefined) return { message, annotations: {} };
   const annotations: Record<string, string> = {};
-  const wholeRequest = resource === 'memory' ? podLevel(pod, 'requests')[resource] : undefined;
-  if (wholeRequest !== undefined) {
+  const podRequest = resource === 'memory' ? podLevel(pod, 'requests')[resource] : undefined;
+  if (podRequest !== undefined) {
     const used = formatAmount(resource, usage.memoryBytes);
-    message += overuse(`Pod ${pod.metadata.name}`, used, { resource, request: wholeRequest });
+    message += overuse(`Pod ${pod.metadata.name}`, used, { resource, request: podRequest });
     annotations['offending_pod'] = pod.metadata.name;
     annotations['offending_pod_usage'] = used;
   }

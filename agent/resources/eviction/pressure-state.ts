@@ -6,14 +6,14 @@ import { type Condition, conditionOf, type Observations, type Threshold, thresho
 
 /** The state after one observation. It is replaced and never changed. */
 export interface PressureState {
-  /** The thresholds that are crossed, and those of `due` that have not recovered by the minimum reclaim. */
+  /** The thresholds that are crossed, and those that were due before and have not recovered by their minimum reclaim. */
   readonly met: readonly Threshold[];
   /** The thresholds of `met` whose grace period is over, on which the manager acts. */
   readonly due: readonly Threshold[];
   readonly firstMetAtMs: ReadonlyMap<Threshold, number>;
-  /** The time at which each condition was last observed. */
-  readonly seenAtMs: ReadonlyMap<Condition, number>;
-  /** The conditions that the node reports: those observed within the transition period. */
+  /** The time at which a threshold of each condition was last met. */
+  readonly lastMetAtMs: ReadonlyMap<Condition, number>;
+  /** The conditions that the node reports: those with a threshold that is met now or was met within the transition period. */
   readonly conditions: ReadonlySet<Condition>;
 }
 
@@ -22,7 +22,7 @@ export const CALM: PressureState = {
   met: [],
   due: [],
   firstMetAtMs: new Map(),
-  seenAtMs: new Map(),
+  lastMetAtMs: new Map(),
   conditions: new Set(),
 };
 
@@ -40,13 +40,13 @@ export function advance(state: PressureState, step: PressureStep): PressureState
   const unresolved = thresholdsMet(state.due, observations, { withReclaim: true });
   const met = [...crossed, ...unresolved.filter((threshold) => !crossed.includes(threshold))];
   const firstMetAtMs = new Map(met.map((threshold) => [threshold, state.firstMetAtMs.get(threshold) ?? nowMs]));
-  const seenAtMs = new Map(state.seenAtMs);
-  for (const threshold of met) seenAtMs.set(conditionOf(threshold.signal), nowMs);
+  const lastMetAtMs = new Map(state.lastMetAtMs);
+  for (const threshold of met) lastMetAtMs.set(conditionOf(threshold.signal), nowMs);
   const conditions = new Set(
-    [...seenAtMs]
+    [...lastMetAtMs]
       .filter(([, atMs]) => nowMs - atMs < step.transitionPeriodMs || atMs === nowMs)
       .map(([condition]) => condition),
   );
   const due = met.filter((threshold) => nowMs - (firstMetAtMs.get(threshold) ?? nowMs) >= threshold.gracePeriodMs);
-  return { met, due, firstMetAtMs, seenAtMs, conditions };
+  return { met, due, firstMetAtMs, lastMetAtMs, conditions };
 }

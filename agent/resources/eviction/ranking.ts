@@ -6,7 +6,7 @@ import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/res
 import { isCriticalPod } from '../../model/pod-kinds.ts';
 import { isRequested, type StarvedResource } from './thresholds.ts';
 
-/** The usage of a pod; `undefined` if it is unknown. */
+/** The usage of a pod. */
 export interface PodConsumption {
   readonly memoryBytes: number;
   readonly processes: number;
@@ -15,9 +15,10 @@ export interface PodConsumption {
   readonly inodes: number;
 }
 
-/** A pod with what decides its place. Amounts are bytes, or numbers of inodes or processes. */
+/** A pod with the values that decide its place. Amounts are bytes, or numbers of inodes or processes. */
 export interface RankedPod {
   readonly pod: Pod;
+  /** `undefined` if the usage is unknown. */
   readonly usage: number | undefined;
   readonly request: number;
   /** The usage beyond the request, by which pods of the same priority are ranked; infinite if the usage is unknown. */

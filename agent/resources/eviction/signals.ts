@@ -23,7 +23,10 @@ export interface HostObservations {
   readonly storage: NodeStorage;
 }
 
-/** Measures the signals. A signal whose source cannot be read is absent, so that its thresholds neither cross nor recover. */
+/**
+ * Measures the signals. The signals of a filesystem that cannot be read are absent, and their thresholds then count as not
+ * crossed. If the cgroup of the host cannot be read, all memory counts as available.
+ */
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
   const [node, allPods, storage] = await Promise.all([
@@ -57,8 +60,8 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
 }
 
 /**
- * Which filesystems are separate from that of the root directory. A filesystem that is not separate has the signals of the root
- * directory.
+ * Which of the filesystems of the root directory, of images and of writable layers are separate. Filesystems that are not
+ * separate have the same signals.
  */
 export interface StorageLayout {
   /** Images are on another filesystem than the root directory. */
@@ -67,7 +70,7 @@ export interface StorageLayout {
   readonly splitContainers: boolean;
 }
 
-/** Compares device numbers. A runtime that does not report its filesystems counts as one on the root directory's. */
+/** Compares device numbers. Filesystems that could not be measured count as not separate. */
 export function layoutOf(storage: NodeStorage): StorageLayout {
   const [root, images, containers] = [
     storage.root?.device,
@@ -83,8 +86,8 @@ export function layoutOf(storage: NodeStorage): StorageLayout {
 type ReclaimStep = 'dead-containers' | 'unused-images';
 
 /**
- * Returns what the node removes under a signal before pods are evicted. Nothing is removed under signals of memory and
- * processes.
+ * Returns what the node removes under a signal before pods are evicted. The list is empty for signals of memory and processes,
+ * and for `nodefs` if images and writable layers are together on another filesystem.
  */
 export function reclaimSteps(
   signal: Signal,

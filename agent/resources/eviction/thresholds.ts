@@ -112,7 +112,10 @@ export class ThresholdError extends Error {
   override readonly name = 'ThresholdError';
 }
 
-/** Parses thresholds. Throws `ThresholdError`. Shares of 0 % and 100 % disable a signal. */
+/**
+ * Parses thresholds. Throws `ThresholdError`. A threshold of 0 % or 100 % is left out. With `enforcePods`, the hard threshold
+ * of `memory.available` also holds for `allocatableMemory.available`.
+ */
 export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const reclaim = new Map<Signal, ThresholdValue>();
   for (const [name, text] of Object.entries(flags.minimumReclaim))
@@ -148,6 +151,7 @@ function signalOf(name: string): Signal {
 }
 
 function parseValue(written: string, signal: Signal): ThresholdValue {
+  // `memory.available<100Mi` is the entry `memory.available` with the text `<100Mi`.
   const text = written.replace(/^</, '');
   const value = parseAmount(text);
   if ('quantity' in value) {
@@ -247,7 +251,7 @@ const REQUESTED: Readonly<Record<StarvedResource, boolean>> = {
   pids: false,
 };
 
-/** Whether pods request the resource. Its amounts are bytes; those of the other resources are numbers. */
+/** Whether pods request the resource. Amounts of such resources are in bytes; inodes and processes are counted. */
 export function isRequested(resource: StarvedResource): resource is 'memory' | 'ephemeral-storage' {
   return REQUESTED[resource];
 }

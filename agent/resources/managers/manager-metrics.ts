@@ -18,7 +18,7 @@ interface ManagerMetrics {
   follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
 }
 
-/** Registers the counters of allocations that had to be aligned, and of those for which that failed. */
+/** Registers the counters of allocations that were aligned, and of allocations that could not be. */
 function alignedMetrics(metrics: MetricsRegistry) {
   const labels = ['scope', 'boundary'];
   return {
@@ -50,7 +50,7 @@ const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 type Counter = (name: string, help: string, labels?: readonly string[]) => ReturnType<MetricsRegistry['counter']>;
 
-/** Returns the observers that the managers call. A registry takes them once. */
+/** Registers the metrics and returns the observers that the managers call. Called once for a registry. */
 export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics {
   const counter: Counter = (name, help, labels = []) => metrics.counter({ name, help, labels });
   const claims = metrics.histogram({

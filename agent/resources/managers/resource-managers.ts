@@ -1,8 +1,6 @@
 /**
- * Combines the CPU, memory, device and topology managers: one admission, one view of all allocations, one release. Pod
- * admission calls it before a pod starts, and the runtime configuration queries it at each container start.
- *
- * Pods are admitted one after the other, because each admission must see the allocations of the previous one.
+ * Combines the managers of CPUs, memory, devices, topology and resource claims: one admission, one view of all allocations, one
+ * release. Pod admission calls it before a pod starts, and the runtime configuration queries it at each container start.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';

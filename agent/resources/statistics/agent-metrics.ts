@@ -60,10 +60,10 @@ export function registerAgentMetrics(metrics: MetricsRegistry, agent: AgentState
       active.with(label).set(count(current, isStatic));
     }
     for (const labels of WORKING) working.with(...labels).set(0);
-    const wanted = new Set(pods.map(({ metadata }) => metadata.uid));
+    const desiredUids = new Set(pods.map(({ metadata }) => metadata.uid));
     for (const [uid, pod] of agent.workingPods()) {
       const lifecycle = lifecycleOf(agent.workerState(uid));
-      working.with(...workingLabels(pod, { isDesired: wanted.has(uid), lifecycle })).inc();
+      working.with(...workingLabels(pod, { isDesired: desiredUids.has(uid), lifecycle })).inc();
     }
     mirrors.set(agent.mirrorCount());
     running.set(pods.filter((pod) => runningContainers(pod).length > 0).length);
@@ -84,7 +84,7 @@ export function registerAgentMetrics(metrics: MetricsRegistry, agent: AgentState
 }
 
 const LIFECYCLES = ['sync', 'terminating', 'terminated'] as const;
-/** All series, which exist without pods too. */
+/** All series of `kubelet_working_pods`. A series without a pod has the value 0. */
 const WORKING = LIFECYCLES.flatMap((lifecycle) => [
   ...['desired', 'orphan'].flatMap((config) => ['', 'true'].map((label) => [config, lifecycle, label] as const)),
   ['runtime_only', lifecycle, 'unknown'] as const,

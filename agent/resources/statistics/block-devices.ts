@@ -19,8 +19,8 @@ export function deviceNumber(device: number): string {
 }
 
 /**
- * Returns the names of devices by their numbers: of the block device, or else the source of its mount, such as `tmpfs`.
- * Devices without a name are absent.
+ * Returns the names of devices by their numbers: the name of the block device, or else the source of the first mount with this
+ * number, such as `tmpfs`. Devices with neither are absent.
  */
 export async function deviceNames(
   numbers: Iterable<string>,

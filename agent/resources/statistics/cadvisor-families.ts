@@ -6,7 +6,7 @@ import type { ProcessUsage } from './process-usage.ts';
 
 type Read = (usage: CgroupUsage) => number | undefined;
 
-/** Converts nanoseconds. */
+/** Converts nanoseconds to seconds. */
 export const seconds = (ns: number): number => ns / 1e9;
 
 /** Name, help and value of the counters of a cgroup. A counter whose value is `undefined` is left out. */
@@ -147,7 +147,7 @@ export const NVM = family(
   'machine_nvm_capacity',
   'NVM capacity value labeled by NVM mode (memory mode or app direct mode).',
 );
-/** The filesystems of containers. */
+/** The usage and size of a filesystem of a container or of the host. */
 export const FS = {
   usage: family(
     'gauge',
@@ -163,7 +163,7 @@ export const FS = {
   inodesFree: family('gauge', 'container_fs_inodes_free', 'Number of available Inodes'),
 } as const;
 
-/** What cAdvisor writes of every container with the same value: it does not run its load reader in the kubelet. */
+/** Metrics that cAdvisor writes with the same value for every container in the kubelet, where its load reader does not run. */
 export const CONSTANTS: readonly (readonly [string, string, number])[] = [
   // -1 means that the container has no health check of the runtime.
   ['container_health_state', "The result of the container's health check", -1],
@@ -177,7 +177,7 @@ export const TASK_STATES = ['iowaiting', 'running', 'sleeping', 'stopped', 'unin
 
 type ReadDisk = (counters: DiskCounters) => number;
 
-/** The counters of the block device of a filesystem. cAdvisor divides times in milliseconds as if they were nanoseconds. */
+/** The counters of the block device of a filesystem. As in cAdvisor, milliseconds are divided as if they were nanoseconds. */
 export const DISKS: readonly (readonly ['counter' | 'gauge', string, string, ReadDisk])[] = [
   ['counter', 'container_fs_reads_total', 'Cumulative count of reads completed', ({ reads }) => reads],
   ['counter', 'container_fs_sector_reads_total', 'Cumulative count of sector reads completed', (of) => of.sectorsRead],

@@ -1,4 +1,4 @@
-/** Parses the content of cgroup files and related files in /proc. Pure: `cgroup-reader.ts` reads the files. */
+/** Parses the content of cgroup files and related files in /proc. Pure: `cgroup-usage.ts` and `usage.ts` read the files. */
 
 /** Parses `key value` lines (`memory.stat`, `cpu.stat`, `memory.events`). */
 export function parseFlatKeyed(text: string): ReadonlyMap<string, number> {
@@ -42,15 +42,15 @@ export interface Pressure {
   readonly full: PressureLine;
 }
 
-const CALM: PressureLine = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
+const NO_STALL: PressureLine = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
 /** The values of a kernel without pressure stall information. */
-export const NO_PRESSURE: Pressure = { some: CALM, full: CALM };
+export const NO_PRESSURE: Pressure = { some: NO_STALL, full: NO_STALL };
 
 /** Parses `*.pressure` of cgroup v2 and `/proc/pressure/*`. */
 export function parsePressure(text: string): Pressure {
   const line = (name: string): PressureLine => {
     const found = new RegExp(`^${name} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)`, 'm').exec(text);
-    if (found === null) return CALM;
+    if (found === null) return NO_STALL;
     return {
       avg10: Number(found[1]),
       avg60: Number(found[2]),
@@ -74,7 +74,7 @@ export interface InterfaceCounters {
   readonly txDropped: number;
 }
 
-/** Parses `/proc/<pid>/net/dev`. Leaves out loopback and the interfaces of containers and bridges (`veth*`). */
+/** Parses `/proc/<pid>/net/dev`. Leaves out loopback and the ends of the interfaces of containers on the host (`veth*`). */
 export function parseNetDev(text: string): readonly InterfaceCounters[] {
   return text
     .split('\n')

@@ -13,8 +13,8 @@ const MIN_MS = 900;
 const MAX_MS = 90_000;
 
 /**
- * Returns the sample with the rate since the sample before it. Returns the sample before it if that is too recent for a rate.
- * The sample has no rate if there is none before it, if that is too old, or if the CPU time has decreased.
+ * Returns a sample with the rate since `before`, or `before` itself if less than `MIN_MS` have passed since. The sample has no
+ * rate if `before` is `undefined` or older than `MAX_MS`, or if the CPU time has decreased.
  */
 export function nextCpuSample(before: CpuSample | undefined, usageNs: number, atMs: number): CpuSample {
   if (before === undefined || atMs - before.atMs > MAX_MS || usageNs < before.usageNs)

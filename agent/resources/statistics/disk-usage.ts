@@ -20,7 +20,7 @@ export interface DiskUsage {
 export interface Filesystem {
   readonly capacityBytes: number;
   readonly availableBytes: number;
-  /** The used blocks, without those that are reserved for root, which are not available either. */
+  /** Blocks that are reserved for root count neither as used nor as available. */
   readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
@@ -99,7 +99,10 @@ async function wholeFilesystem(path: string, soFar: GrowingUsage | undefined): P
   return usage;
 }
 
-/** Returns the usage of the files of a directory, without the directory and those in it. The usage is zero if there is none. */
+/**
+ * Returns the usage of the files directly in a directory, without its subdirectories and itself. The usage is zero if the
+ * directory cannot be opened.
+ */
 export async function filesUsage(path: string, soFar?: GrowingUsage): Promise<DiskUsage> {
   const directory = await Directory.open(path).catch(() => undefined);
   // The directory was removed, or does not exist yet.
@@ -209,7 +212,7 @@ async function leave(levels: Level[]): Promise<void> {
   }
 }
 
-/** The number of files with several links that are remembered. A number takes about thirty bytes. */
+/** The number of files with several links that are remembered. Each takes about thirty bytes for its inode number. */
 const MAX_LINKED = 1 << 20;
 
 class Tally implements DiskUsage {

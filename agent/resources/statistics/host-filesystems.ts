@@ -37,9 +37,9 @@ interface HostFiles {
   readonly diskstats?: string;
 }
 
-const ON_DEVICES =
+const DEVICE_TYPES =
   /^(ext\d?|xfs|btrfs|zfs|squashfs|f2fs|jfs|reiserfs|hfs|hfsplus|ntfs|vfat|fat|msdos|exfat|udf|iso9660)$/;
-const OF_PODS = /\/(volumes\/kubernetes\.io~[^/]+|sandboxes|containers)\//;
+const POD_MOUNTS = /\/(volumes\/kubernetes\.io~[^/]+|sandboxes|containers)\//;
 
 const NO_COUNTERS: DiskCounters = {
   reads: 0,
@@ -60,7 +60,7 @@ export async function hostFilesystems({
   mountinfo = '/proc/self/mountinfo',
   diskstats = '/proc/diskstats',
 }: HostFiles = {}): Promise<readonly HostFilesystem[]> {
-  const mounts = listed(parseMountInfo(await textOf(mountinfo)));
+  const mounts = selectMounts(parseMountInfo(await textOf(mountinfo)));
   const counters = parseDiskstats(await textOf(diskstats));
   const measured = await Promise.all(
     [...mounts].map(async ([device, mount]): Promise<HostFilesystem | undefined> => {
@@ -71,13 +71,13 @@ export async function hostFilesystems({
   return measured.filter((filesystem) => filesystem !== undefined);
 }
 
-function listed(mounts: readonly MountPoint[]): ReadonlyMap<string, MountPoint> {
+function selectMounts(mounts: readonly MountPoint[]): ReadonlyMap<string, MountPoint> {
   const found = new Map<string, MountPoint>();
   for (const mount of mounts) {
-    if (OF_PODS.test(mount.path)) continue;
+    if (POD_MOUNTS.test(mount.path)) continue;
     const isRoot = mount.path === '/' && mount.type !== 'rootfs';
     if (mount.type === 'tmpfs' && !isRoot) found.set(mount.path, mount);
-    else if (isRoot || (ON_DEVICES.test(mount.type) && !found.has(mount.source))) found.set(mount.source, mount);
+    else if (isRoot || (DEVICE_TYPES.test(mount.type) && !found.has(mount.source))) found.set(mount.source, mount);
   }
   return found;
 }

@@ -20,7 +20,7 @@ interface ObservedRequest {
 }
 
 const LONG_RUNNING = new Set(['exec', 'attach', 'portforward', 'debug']);
-const KNOWN = new Set([
+const KNOWN_PATHS = new Set([
   'attach',
   'checkpoint',
   'configz',
@@ -50,7 +50,7 @@ function pathLabel(path: string): string {
     .split('/')
     .filter((part) => part !== '');
   const label = parts[0] === 'metrics' ? parts.slice(0, 2).join('/') : (parts[0] ?? '');
-  return KNOWN.has(label)
+  return KNOWN_PATHS.has(label)
     ? label === 'containerlogs'
       ? 'containerLogs'
       : label === 'portforward'

@@ -1,6 +1,6 @@
 /**
- * Wraps the runtime to measure every request (`kubelet_runtime_operations_*`), and counts the pods and containers that are
- * started.
+ * Wraps the runtime to measure its requests (`kubelet_runtime_operations_*`), and counts starts of pods and containers and
+ * mounts of image volumes.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
@@ -66,11 +66,11 @@ export function startMetrics(metrics: MetricsRegistry): StartObserver {
   const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
   const pods = counter('kubelet_started_pods_total', 'Cumulative number of pods started');
   const podErrors = counter('kubelet_started_pods_errors_total', 'Cumulative number of errors when starting pods');
-  const ofUsers = counter(
+  const userNamespaced = counter(
     'kubelet_started_user_namespaced_pods_total',
     'Cumulative number of pods with user namespaces started. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
   );
-  const ofUsersErrors = counter(
+  const userNamespacedErrors = counter(
     'kubelet_started_user_namespaced_pods_errors_total',
     'Cumulative number of errors when starting pods with user namespaces. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
   );
@@ -84,15 +84,15 @@ export function startMetrics(metrics: MetricsRegistry): StartObserver {
     help: 'Cumulative number of errors when starting containers',
     labels: ['container_type', 'code'],
   });
-  const hasUsers = (pod: Pod): boolean => pod.spec.hostUsers === false;
+  const hasUserNamespace = (pod: Pod): boolean => pod.spec.hostUsers === false;
   return {
     pod(pod) {
       pods.inc();
-      if (hasUsers(pod)) ofUsers.inc();
+      if (hasUserNamespace(pod)) userNamespaced.inc();
     },
     sandboxFailed: () => podErrors.inc(),
     podFailed(pod) {
-      if (hasUsers(pod)) ofUsersErrors.inc();
+      if (hasUserNamespace(pod)) userNamespacedErrors.inc();
     },
     container: (kind) => containers.with(CONTAINER_TYPES[kind]).inc(),
     containerFailed: (kind, reason) => containerErrors.with(CONTAINER_TYPES[kind], reason).inc(),

@@ -10,12 +10,12 @@ interface MeasuredSyncerOptions {
   readonly clock: Clock;
   /** Returns the last status that the status manager has of the pod. */
   readonly status: (uid: string) => PodStatus | undefined;
-  readonly startups: Pick<PodStartups, 'worked'>;
+  readonly startups: Pick<PodStartups, 'workerStarted'>;
 }
 
 /**
- * Wraps a syncer to measure its steps. The operation `create` is a pod's first sync, `sync` a later one, `kill` its termination
- * and `terminated` its clean-up.
+ * Wraps a syncer to measure its steps. The operation `create` is the first sync of a pod that has not ended, `sync` any other
+ * one, `kill` its termination and `terminated` its clean-up.
  */
 export function measuredSyncer(
   syncer: PodSyncer,
@@ -40,8 +40,8 @@ export function measuredSyncer(
       buckets: [1, 2, 4, 8, 16],
     })
     .with();
-  const seen = new Set<string>();
-  /** The times at which pods that do not run yet were first seen, by pod uid. */
+  const synced = new Set<string>();
+  /** The times at which pods that do not run yet were first synced, by pod uid. */
   const starting = new Map<string, number>();
   const started = (uid: string): void => {
     const fromMs = starting.get(uid);
@@ -59,9 +59,9 @@ export function measuredSyncer(
   };
   const operationOf = (pod: Pod): string => {
     const { uid } = pod.metadata;
-    if (seen.has(uid) || isEnded(pod.status)) return 'sync';
-    seen.add(uid);
-    startups.worked(uid);
+    if (synced.has(uid) || isEnded(pod.status)) return 'sync';
+    synced.add(uid);
+    startups.workerStarted(uid);
     sizes.observe(pod.spec.containers.length);
     if (pod.status?.phase !== 'Running') starting.set(uid, clock.monotonic());
     return 'create';
@@ -75,13 +75,13 @@ export function measuredSyncer(
     terminate: (pod, ending, signal) => measured('kill', () => syncer.terminate(pod, ending, signal)),
     cleanUp: async (pod, signal) => {
       await measured('terminated', () => syncer.cleanUp(pod, signal));
-      seen.delete(pod.metadata.uid);
+      synced.delete(pod.metadata.uid);
       starting.delete(pod.metadata.uid);
     },
   };
 }
 
-/** Registers the metrics of PLEG. The results are called after each relist and each reading of a pod, with durations in ms. */
+/** Registers the metrics of the PLEG. The returned functions are called after each relist and each reading of a pod. */
 export function relistMetrics(
   metrics: MetricsRegistry,
   clock: Clock,
@@ -102,7 +102,7 @@ export function relistMetrics(
     .histogram({ name: 'kubelet_pleg_relist_interval_seconds', help: 'Interval in seconds between relisting in PLEG.' })
     .with();
   const lastSeen = metrics
-    .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last seen active.' })
+    .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last synced active.' })
     .with();
   let lastMs: number | undefined;
   return {

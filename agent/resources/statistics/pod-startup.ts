@@ -1,8 +1,8 @@
 /**
  * Measures how long pods take to start, as the kubelet does: from the creation of a pod until the agent sees at the API server
- * that all its containers have been started. The indicator of Kubernetes' service level leaves out pulls of images and init
- * containers, pods with volumes that keep data, and pods that had to wait for room on a node. Also counts pods that were
- * rejected.
+ * that all its containers have been started. The service level indicator (SLI) of Kubernetes leaves out pulls of images, init
+ * containers, and pods with volumes that keep data. Pods that were there before the agent are not measured. Also counts pods
+ * that were rejected.
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -17,7 +17,7 @@ export const STARTUP_BUCKETS: readonly number[] = [
 const OBSERVED =
   'measured from pod creation timestamp to when all its containers are reported as started and observed via watch';
 
-/** Reasons that the counter of rejections names. Extended resources and all others share one value each. */
+/** Reasons that the counter of rejections names. Extended resources share one label value, and all other reasons another. */
 const REJECTIONS: ReadonlySet<string> = new Set([
   'AppArmor',
   'PodOSSelectorNodeLabelDoesNotMatch',
@@ -43,8 +43,8 @@ const REJECTIONS: ReadonlySet<string> = new Set([
 ]);
 
 interface Startup {
-  /** The time at which the agent saw the pod first. */
-  readonly seenMs: number;
+  /** The time at which the agent first received the pod. */
+  readonly receivedMs: number;
   pullingMs: number;
   hasWorker: boolean;
 }
@@ -54,7 +54,7 @@ export interface PodStartups {
   /** Receives each pod of the API server as it changes, and measures its startup when all its containers have started. */
   observed(pod: Pod): void;
   /** Called when the first step of the pod's worker begins. */
-  worked(podUid: string): void;
+  workerStarted(podUid: string): void;
   /** Called when an image was pulled for the pod, or the pull has failed. */
   pulled(podUid: string, tookMs: number): void;
   /** Called when the agent has rejected the pod. */
@@ -119,13 +119,13 @@ export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups
         started(pod, creationTimestamp, known);
       } else if (known === undefined && pod.status?.startTime === undefined)
         // A pod that has a start time was there before the agent.
-        starting.set(uid, { seenMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
+        starting.set(uid, { receivedMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
     },
-    worked(podUid) {
+    workerStarted(podUid) {
       const known = starting.get(podUid);
       if (known === undefined || known.hasWorker) return;
       known.hasWorker = true;
-      workers.observe((clock.monotonic() - known.seenMs) / 1000);
+      workers.observe((clock.monotonic() - known.receivedMs) / 1000);
     },
     pulled(podUid, tookMs) {
       const known = starting.get(podUid);
@@ -144,7 +144,7 @@ function isOver({ status }: Pod): boolean {
   return status?.phase === 'Failed' || status?.phase === 'Succeeded';
 }
 
-/** Whether the scheduler found no node for the pod so far. The startup time of such a pod is not measured. */
+/** Whether the scheduler reports that it found no node for the pod. The startup of such a pod is not measured. */
 function isUnplaced({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === 'PodScheduled' && is === 'False') === true;
 }

@@ -32,15 +32,15 @@ interface Walk<T> {
 }
 
 /** How long to wait for one pod. */
-const PATIENCE_MS = 5_000;
-/** How long to wait for all pods. The next call goes on with the others. */
-const WHOLE_PATIENCE_MS = 20_000;
+const POD_WAIT_MS = 5_000;
+/** How long to wait for all pods. The next call measures the remaining ones. */
+const TOTAL_WAIT_MS = 20_000;
 /**
- * How long after the start of its last measurement a pod is measured again, in multiples of what that took, because many files
- * keep the agent busy. `LONG_REST` holds until a minute has passed, and `REST` always.
+ * A walk over many files keeps the agent busy. The next measurement of a pod therefore starts, counted from the start of the
+ * last one, after 30 times the duration of the last one or a minute, whichever is less, but not before 3 times the duration.
  */
-const REST = 3;
-const LONG_REST = 30;
+const MIN_DURATIONS = 3;
+const DURATIONS = 30;
 const MINUTE_MS = 60_000;
 
 /** Owns the measurements of the pods of this node. Callers share those that run. */
@@ -53,19 +53,19 @@ export class PodWalks<T> {
   }
 
   /**
-   * Measures the pods whose measurement is older than `maxAgeMs`. Resolves to what is known of each pod when all of them have
-   * been measured, or the time for that is over.
+   * Measures the pods whose measurement is older than `maxAgeMs`, if they are due again. Resolves when all of them have been
+   * measured or the time to wait is over, to what is known of each pod. A pod whose first measurement has not begun is absent.
    */
   async measured(pods: readonly Pod[], maxAgeMs: number): Promise<ReadonlyMap<string, Measured<T>>> {
     const { clock } = this.#options;
     const present = new Set(pods.map(({ metadata }) => metadata.uid));
     for (const uid of this.#walks.keys()) if (!present.has(uid)) this.#walks.delete(uid);
-    const untilMs = clock.monotonic() + WHOLE_PATIENCE_MS;
+    const untilMs = clock.monotonic() + TOTAL_WAIT_MS;
     for (const pod of pods) {
       if (clock.monotonic() >= untilMs) break;
       const walk = this.#walkOf(pod, maxAgeMs);
       if (walk.running === undefined) continue;
-      await soon(clock, walk.running, walk.startedMs + PATIENCE_MS - clock.monotonic());
+      await settledWithin(clock, walk.running, walk.startedMs + POD_WAIT_MS - clock.monotonic());
     }
     const found = [...this.#walks].filter(([uid]) => present.has(uid));
     return new Map(
@@ -76,6 +76,7 @@ export class PodWalks<T> {
     );
   }
 
+  /** Returns the walk of the pod, and starts it if it is not running and is due. */
   #walkOf(pod: Pod, maxAgeMs: number): Walk<T> {
     const { clock, measure, onError } = this.#options;
     const { uid } = pod.metadata;
@@ -83,13 +84,14 @@ export class PodWalks<T> {
     const known = this.#walks.get(uid);
     if (known !== undefined) {
       const dueMs =
-        known.startedMs + Math.max(maxAgeMs, REST * known.tookMs, Math.min(LONG_REST * known.tookMs, MINUTE_MS));
+        known.startedMs +
+        Math.max(maxAgeMs, MIN_DURATIONS * known.tookMs, Math.min(DURATIONS * known.tookMs, MINUTE_MS));
       if (known.running !== undefined || nowMs <= dueMs) return known;
     }
-    const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: NOTHING(), whole: undefined };
+    const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: noUsage(), whole: undefined };
     this.#walks.set(uid, walk);
     walk.startedMs = nowMs;
-    walk.soFar = NOTHING();
+    walk.soFar = noUsage();
     walk.running = measure(pod, walk.soFar).then(
       (whole) => {
         walk.whole = whole;
@@ -106,12 +108,12 @@ export class PodWalks<T> {
   }
 }
 
-const NOTHING = (): GrowingUsage => ({ usedBytes: 0, inodesUsed: 0 });
+const noUsage = (): GrowingUsage => ({ usedBytes: 0, inodesUsed: 0 });
 
 /** Resolves when the work has ended, or the time is over. */
-async function soon(clock: Clock, work: Promise<void>, patienceMs: number): Promise<void> {
-  if (patienceMs <= 0) return;
+async function settledWithin(clock: Clock, work: Promise<void>, waitMs: number): Promise<void> {
+  if (waitMs <= 0) return;
   const done = new AbortController();
-  await Promise.race([work, pause(clock, patienceMs, done.signal)]);
+  await Promise.race([work, pause(clock, waitMs, done.signal)]);
   done.abort();
 }

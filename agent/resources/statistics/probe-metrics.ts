@@ -1,6 +1,6 @@
 /**
- * Serves `/metrics/probes`: how often and how long each probe of a container ran. The series of a pod are removed with
- * the pod.
+ * Registers the metrics of `/metrics/probes`: how often and how long each probe of a container ran. The series of a pod are
+ * removed with the pod.
  */
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerStart } from '../../../api/component/process-metrics.ts';

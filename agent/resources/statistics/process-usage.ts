@@ -1,6 +1,6 @@
 /**
- * Counts the processes of a container and their open files. The count is limited, because a container that opens many files
- * must not make a scrape slow.
+ * Counts the processes of a container and their open files. Open files are counted up to a limit, because a container that
+ * opens many files must not make a scrape slow.
  */
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,13 +8,13 @@ import { join } from 'node:path';
 /** What the processes of one container hold open. */
 export interface ProcessUsage {
   readonly processes: number;
-  /** Absent if the processes have more open files than are counted. */
+  /** Absent if there are more processes or open files than are counted. */
   readonly openFiles?: { readonly descriptors: number; readonly sockets: number };
   /** The soft limit of open files of the first process; absent if it is unlimited or unknown. */
   readonly maxOpenFiles?: number;
 }
 
-/** Containers with more processes or open files are not measured, because each of them is a read from /proc. */
+/** The open files of a container with more processes or open files are not counted, because each is a read from /proc. */
 const MAX_PROCESSES = 256;
 const MAX_DESCRIPTORS = 4096;
 

@@ -12,21 +12,24 @@ const counter = (name: string, help: string) =>
 
 const NODE_CPU = counter('node_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the node in core-seconds');
 const NODE_MEMORY = gauge('node_memory_working_set_bytes', 'Current working set of the node in bytes');
-const ELSEWHERE = 'Reported only on non-windows systems';
-const NODE_SWAP = gauge('node_swap_usage_bytes', `Current swap usage of the node in bytes. ${ELSEWHERE}`);
+const NOT_ON_WINDOWS = 'Reported only on non-windows systems';
+const NODE_SWAP = gauge('node_swap_usage_bytes', `Current swap usage of the node in bytes. ${NOT_ON_WINDOWS}`);
 const POD_CPU = counter('pod_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the pod in core-seconds');
 const POD_MEMORY = gauge('pod_memory_working_set_bytes', 'Current working set of the pod in bytes');
-const POD_SWAP = gauge('pod_swap_usage_bytes', `Current amount of the pod swap usage in bytes. ${ELSEWHERE}`);
+const POD_SWAP = gauge('pod_swap_usage_bytes', `Current amount of the pod swap usage in bytes. ${NOT_ON_WINDOWS}`);
 const CPU = counter(
   'container_cpu_usage_seconds_total',
   'Cumulative cpu time consumed by the container in core-seconds',
 );
 const MEMORY = gauge('container_memory_working_set_bytes', 'Current working set of the container in bytes');
 const START = gauge('container_start_time_seconds', 'Start time of the container since unix epoch in seconds');
-const SWAP = gauge('container_swap_usage_bytes', `Current amount of the container swap usage in bytes. ${ELSEWHERE}`);
+const SWAP = gauge(
+  'container_swap_usage_bytes',
+  `Current amount of the container swap usage in bytes. ${NOT_ON_WINDOWS}`,
+);
 const SWAP_LIMIT = gauge(
   'container_swap_limit_bytes',
-  `Current amount of the container swap limit in bytes. ${ELSEWHERE}`,
+  `Current amount of the container swap limit in bytes. ${NOT_ON_WINDOWS}`,
 );
 const ERROR = gauge('resource_scrape_error', '1 if there was an error while getting container metrics, 0 otherwise');
 
@@ -50,7 +53,7 @@ export function resourceMetrics(snapshot: UsageSnapshot | undefined): string {
       page.add(START, container.startedAtMs / 1000, labels);
       const { swapBytes, swapMaxBytes } = container.usage.memory;
       page.add(SWAP, swapBytes, labels, container.timeMs);
-      // Without a limit, the container has none of its own to use, as containerd reports it to the kubelet.
+      // The kubelet adds the available swap and the usage. Without a swap limit, containerd reports 0 as the available swap.
       page.add(SWAP_LIMIT, Math.max(swapMaxBytes ?? 0, swapBytes), labels, container.timeMs);
     }
   }

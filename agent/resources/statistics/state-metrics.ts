@@ -1,6 +1,6 @@
 /**
- * Registers the metrics of the agent's state under the kubelet's names: feature gates, volumes, resizes, terminated
- * containers and the steps of the node's startup.
+ * Registers the metrics of the agent's state under the kubelet's names, such as feature gates, volumes, terminated containers
+ * and the steps of the node's startup. Where a metric counts events, a function returns the observer of these events.
  */
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
@@ -21,7 +21,7 @@ interface ObservedState {
   readonly mountedVolumes: (podUid: string) => ReadonlySet<string>;
 }
 
-/** Registers gauges that read the state at each scrape. */
+/** Registers the gauges of feature gates, which do not change, and gauges that read the state of pods at each scrape. */
 export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mountedVolumes }: ObservedState): void {
   const enabled = metrics.gauge({
     name: 'kubernetes_feature_enabled',
@@ -89,7 +89,7 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
   };
 }
 
-/** Counts HTTPS hooks that got an HTTP response, and pauses that ended early. */
+/** Counts HTTPS hooks that got an HTTP response, and sleep hooks that were cut short. */
 export function hookMetrics(metrics: MetricsRegistry): (event: 'http-fallback' | 'sleep-cut-short') => void {
   const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
   const fallbacks = counter(
@@ -113,13 +113,16 @@ export function preemptionMetrics(metrics: MetricsRegistry): (resource: string) 
   return (resource) => preemptions.with(resource).inc();
 }
 
-/** Counts terminated containers, and measures how long it takes until the kube-apiserver has a pod's status. */
+/**
+ * Counts terminated containers, and measures how long pods take to start and how long it takes until the kube-apiserver has a
+ * pod's status.
+ */
 export function podMetrics(
   metrics: MetricsRegistry,
   clock: Clock,
 ): {
-  ended(pod: Pod, container: ContainerStatus): void;
-  caughtUp(tookMs: number): void;
+  containerEnded(pod: Pod, container: ContainerStatus): void;
+  statusSent(tookMs: number): void;
   readonly startups: PodStartups;
 } {
   const ended = metrics.counter({
@@ -137,7 +140,7 @@ export function podMetrics(
   const sinceMs = clock.now();
   return {
     startups: podStartups(metrics, clock),
-    ended(pod, { name, exitCode, reason, finishedAtMs }) {
+    containerEnded(pod, { name, exitCode, reason, finishedAtMs }) {
       // Containers that terminated before the agent started were counted by the previous process.
       if (finishedAtMs < sinceMs) return;
       const has = (list: readonly { readonly name: string }[] | undefined): boolean =>
@@ -149,7 +152,7 @@ export function podMetrics(
           : 'container';
       ended.with(type, String(exitCode), reason).inc();
     },
-    caughtUp: (tookMs) => lag.observe(tookMs / 1000),
+    statusSent: (tookMs) => lag.observe(tookMs / 1000),
   };
 }
 
@@ -207,7 +210,7 @@ function bootTimeMs(): number | undefined {
   }
 }
 
-/** Measures the operations on pod cgroups. */
+/** Returns the same cgroups, and measures how long it takes to create, update and remove one. */
 export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, clock: Clock): PodCgroups {
   const durations = metrics.histogram({
     name: 'kubelet_cgroup_manager_duration_seconds',
@@ -222,20 +225,20 @@ export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, c
       durations.with(operation).observe((clock.monotonic() - fromMs) / 1000);
     }
   };
-  /** The uids of pods whose cgroup was created, or ensured for the first time in this process. */
-  const created = new Set<string>();
+  /** The uids of pods whose cgroup this process has ensured. The first time counts as `create`, as in the kubelet. */
+  const ensured = new Set<string>();
   return {
     parent: (pod) => cgroups.parent(pod),
     assume: (pod) => cgroups.assume(pod),
     ensure: async (pod, options) => {
       const { uid } = pod.metadata;
-      await measured(created.has(uid) ? 'update' : 'create', () => cgroups.ensure(pod, options));
-      created.add(uid);
+      await measured(ensured.has(uid) ? 'update' : 'create', () => cgroups.ensure(pod, options));
+      ensured.add(uid);
     },
     isBehind: (pod) => cgroups.isBehind(pod),
     loweredMemory: (pod) => cgroups.loweredMemory(pod),
     remove: (pod) => {
-      created.delete(pod.metadata.uid);
+      ensured.delete(pod.metadata.uid);
       return measured('destroy', () => cgroups.remove(pod));
     },
     cleanOrphans: (wanted) => cgroups.cleanOrphans(wanted),

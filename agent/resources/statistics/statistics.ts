@@ -46,7 +46,7 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
    * Resolves to the result of a read. If it fails, logs the error and resolves to `undefined`; the page then reports the failed
    * scrape in a metric.
    */
-  const readable = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
+  const readOrLog = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
     try {
       return await read();
     } catch (error) {
@@ -61,12 +61,12 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
     },
     probes: () => Promise.resolve(options.probeMetrics.text()),
     async resource() {
-      return resourceMetrics(await readable(() => usage.snapshot(MAX_PAGE_AGE_MS)));
+      return resourceMetrics(await readOrLog(() => usage.snapshot(MAX_PAGE_AGE_MS)));
     },
     async cadvisor() {
       const machine = machineFacts();
       const [snapshot, node, pods, filesystems, interfaces] = await Promise.all([
-        readable(() => usage.snapshot(MAX_PAGE_AGE_MS)),
+        readOrLog(() => usage.snapshot(MAX_PAGE_AGE_MS)),
         storage.node(),
         storage.pods(),
         hostFilesystems(),

@@ -1,12 +1,12 @@
 /**
- * Registers the metrics of container logs and persistent volume claims on the agent's `/metrics`. The values come from
- * the last measurement, or from a new one if that is older than a minute.
+ * Registers the metrics of container logs and persistent volume claims on the agent's `/metrics`. The values are those of the
+ * measurement that is passed at each scrape.
  */
 import type { Gauge, Family, MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Pod } from '../../model/pod.ts';
 import type { PodStorage } from './storage-usage.ts';
 
-interface Written {
+interface Series {
   readonly family: Family<Gauge>;
   readonly labels: readonly string[];
 }
@@ -31,7 +31,7 @@ export function storageMetrics(
   const inodes = volume('inodes', 'Maximum number of inodes in the volume');
   const inodesFree = volume('inodes_free', 'Number of free inodes in the volume');
   const inodesUsed = volume('inodes_used', 'Number of used inodes in the volume');
-  let written: Written[] = [];
+  let written: Series[] = [];
   return (pods, storage) => {
     for (const { family, labels } of written) family.delete(...labels);
     written = [];
@@ -43,8 +43,8 @@ export function storageMetrics(
       const { name, namespace, uid } = pod.metadata;
       const measured = storage.get(uid);
       if (measured === undefined) continue;
-      for (const [container, { logs: taken }] of measured.containers)
-        set(logs, [uid, namespace, name, container], taken.usedBytes);
+      for (const [container, storageOf] of measured.containers)
+        set(logs, [uid, namespace, name, container], storageOf.logs.usedBytes);
       for (const { claim, usage, filesystem } of measured.volumes) {
         if (claim === '' || filesystem === undefined) continue;
         const labels = [namespace, claim];

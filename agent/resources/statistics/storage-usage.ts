@@ -1,6 +1,7 @@
 /**
  * Measures the usage of the node's file systems, and what each pod has written: logs, writable layers and volumes. A
- * measurement walks directories, so results are cached for a minute, and walks run on request only (`pod-walks.ts`).
+ * measurement walks directories, so its result is reused (`--volume-stats-agg-period`), and walks run on request only
+ * (`pod-walks.ts`).
  */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -25,7 +26,7 @@ export interface VolumeUsage {
   readonly name: string;
   readonly usage: DiskUsage;
   readonly filesystem: Filesystem | undefined;
-  /** The volume is removed with the pod and counts for its ephemeral storage. */
+  /** The volume is removed with the pod and counts for its ephemeral storage, unless it is in memory. */
   readonly ephemeral: boolean;
   /** The volume is in memory and counts for memory instead of disks. */
   readonly memory: boolean;
@@ -64,14 +65,14 @@ interface StorageUsageOptions {
   readonly pods: () => readonly Pod[];
   /** The value of `--volume-stats-agg-period`. If it is not positive, volumes are never walked. */
   readonly periodMs: number;
-  /** Called for each measurement of a volume: by a driver of this name, or `du` for a walk. */
+  /** Called for each measurement of a volume. `source` is the name of the driver that measured it, or `du` for a walk. */
   readonly onVolume?: (source: string, tookMs: number) => void;
 }
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
-/** The runtime walks directories to report its file systems, and they change slowly. */
+/** How long the usage of the runtime's file systems is reused: it changes slowly, and the runtime walks directories for it. */
 const RUNTIME_TTL_MS = 60_000;
-/** Pods that are measured one after the other share one reading. */
+/** How long the sizes of writable layers are reused: pods that are measured one after the other share one reading. */
 const LAYERS_TTL_MS = 2_000;
 
 /** Owns the measurements. Callers that ask for the same measurement meanwhile share it. */
@@ -79,7 +80,7 @@ export class StorageUsage {
   readonly #options: StorageUsageOptions;
   readonly #walks: PodWalks<PodStorage>;
   #layersRead: { readonly atMs: number; readonly answer: ReturnType<Runtime['containerStats']> } | undefined;
-  #runtime:
+  #imageFilesystems:
     | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
     | undefined;
 
@@ -94,7 +95,10 @@ export class StorageUsage {
     });
   }
 
-  /** Measures the filesystems of the node. Free space is read at each call. The size of images may be a minute old. */
+  /**
+   * Measures the filesystems of the node. Free space is read at each call. The usage that the runtime reports for images and
+   * writable layers may be a minute old. A filesystem that the runtime does not report counts as that of the root directory.
+   */
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();
@@ -138,12 +142,12 @@ export class StorageUsage {
   async #runtimeFilesystems(): Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> {
     const { clock, runtime, logger } = this.#options;
     const atMs = clock.monotonic();
-    if (this.#runtime === undefined || atMs - this.#runtime.atMs > RUNTIME_TTL_MS)
-      this.#runtime = { atMs, answer: runtime.imageFilesystems() };
+    if (this.#imageFilesystems === undefined || atMs - this.#imageFilesystems.atMs > RUNTIME_TTL_MS)
+      this.#imageFilesystems = { atMs, answer: runtime.imageFilesystems() };
     try {
-      return await this.#runtime.answer;
+      return await this.#imageFilesystems.answer;
     } catch (error) {
-      this.#runtime = undefined;
+      this.#imageFilesystems = undefined;
       logger.debug({ err: error }, 'Cannot read the image file systems of the runtime');
       return { images: [], containers: [] };
     }
@@ -194,7 +198,7 @@ export class StorageUsage {
    * Measures the files that the agent creates for a pod and its containers can write to: their termination logs and
    * `/etc/hosts`.
    */
-  async #madeFiles(uid: string, soFar: GrowingUsage): Promise<readonly DiskUsage[]> {
+  async #createdFiles(uid: string, soFar: GrowingUsage): Promise<readonly DiskUsage[]> {
     const directory = join(this.#options.rootDirectory, 'pods', uid);
     return [
       await diskUsage(join(directory, 'etc-hosts'), soFar),
@@ -240,7 +244,7 @@ export class StorageUsage {
     }
     const parts = [
       ...[...containers.values()].flatMap(({ layer, logs }) => [layer, logs]),
-      ...(await this.#madeFiles(uid, soFar)),
+      ...(await this.#createdFiles(uid, soFar)),
       ...volumes.filter((volume) => volume.ephemeral && !volume.memory).map((volume) => volume.usage),
     ];
     return {

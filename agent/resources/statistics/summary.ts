@@ -207,7 +207,7 @@ function containerOf(
     name: container.name,
     startTime: formatTime(container.startedAtMs),
     cpu: cpuOf(usage, container.nanoCores, taken),
-    // Without a limit, a container has no memory of its own to use, as containerd reports it to the kubelet.
+    // Without a limit, the available memory is 0, as containerd reports it to the kubelet.
     memory: memoryOf(usage, taken, usage.memory.limitBytes ?? 0),
     ...(node === undefined ? {} : { io: ioOf(usage, taken) }),
     ...(written === undefined || node?.containers.filesystem === undefined

@@ -1,6 +1,6 @@
 /**
  * Reads the usage of the agent itself and of the container runtime, which the summary shows as system containers. A process in
- * the root cgroup is none of them, because the root's usage is the whole host's.
+ * the root cgroup is left out, because the usage of that cgroup is the whole host's.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -57,8 +57,9 @@ export class SystemContainers {
 }
 
 /**
- * Returns the cgroup of a process from its `/proc/PID/cgroup`: that of v2, or the one that the controllers of CPU and memory of
- * v1 share. Empty if these differ, or if the cgroup is outside of this cgroup namespace.
+ * Returns the cgroup of a process from its `/proc/PID/cgroup`: with cgroups v1, the one that the controllers of CPU and memory
+ * share, otherwise that of v2. The result is '' if the controllers differ, if there is no cgroup, or if the cgroup is outside of
+ * this cgroup namespace.
  */
 export function ownCgroup(text: string): string {
   const paths = new Map<string, string>();

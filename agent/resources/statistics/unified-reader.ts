@@ -30,7 +30,7 @@ export class UnifiedReader implements CgroupReader {
     this.#meminfoFile = meminfoFile;
   }
 
-  async #notFree(): Promise<number> {
+  async #usedHostMemory(): Promise<number> {
     const meminfo = (await readCgroupFile(this.#meminfoFile)) ?? '';
     const bytesOf = (name: string): number =>
       Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
@@ -53,7 +53,9 @@ export class UnifiedReader implements CgroupReader {
     const files = await readCgroupFiles(FILES, (name) => join(this.#root, path, name));
     if (!files.has('cpu.stat') && !files.has('memory.stat')) return undefined;
     // The root cgroup has no memory.current, so its usage is all memory that is not free.
-    const usageBytes = files.has('memory.current') ? parseCount(files.get('memory.current')) : await this.#notFree();
+    const usageBytes = files.has('memory.current')
+      ? parseCount(files.get('memory.current'))
+      : await this.#usedHostMemory();
     return {
       cpu: cpuUsage(files),
       memory: memoryUsage(files, usageBytes),

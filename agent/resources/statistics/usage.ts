@@ -37,7 +37,10 @@ export interface PodUsage {
   readonly usage: CgroupUsage;
   readonly nanoCores: number | undefined;
   readonly containers: readonly ContainerUsage[];
-  /** The interfaces of the pod's network namespace; empty on the host's network and if no container's cgroup is accessible. */
+  /**
+   * The interfaces of the pod's network namespace; empty on the host's network and if the cgroup of the first container is not
+   * accessible.
+   */
   readonly interfaces: readonly InterfaceCounters[];
 }
 
@@ -184,15 +187,15 @@ export class UsageCollector {
     const cgroup = parent === '' ? '' : cgroupPath(parent);
     const running = runningContainers(pod);
     const places = await this.#locate(cgroup, running, paths);
-    let asked: Promise<readonly ContainerStats[]> | undefined;
+    let runtimeStats: Promise<readonly ContainerStats[]> | undefined;
     const containers = await Promise.all(
       running.map(async (container): Promise<ContainerUsage | undefined> => {
         const place = places.get(container.id) ?? '';
         let usage = place === '' ? undefined : await reader.read(place);
         if (usage === undefined) {
           // Without statistics of the runtime, the container has no usage.
-          asked ??= runtime.containerStats({ podUid: pod.metadata.uid }).catch(() => []);
-          const stats = (await asked).find((entry) => entry.id === container.id);
+          runtimeStats ??= runtime.containerStats({ podUid: pod.metadata.uid }).catch(() => []);
+          const stats = (await runtimeStats).find((entry) => entry.id === container.id);
           usage = stats === undefined ? undefined : usageFromRuntime(stats);
         }
         if (usage === undefined) return undefined;
@@ -224,8 +227,8 @@ export class UsageCollector {
   }
 
   /**
-   * Finds the cgroups of containers. A container's cgroup is a child of the pod's and is named after the container id,
-   * such as `docker-<id>.scope` with systemd.
+   * Finds the cgroups of containers, adds their paths to `paths` by container id, and returns `paths`. A container's cgroup is a
+   * child of the pod's and is named after the container id, such as `docker-<id>.scope` with systemd.
    */
   async #locate(
     cgroup: string,
@@ -274,7 +277,7 @@ interface RunningContainer {
   readonly startedAtMs: number;
 }
 
-/** Returns the containers that run by the status of the pod, of all kinds. */
+/** Returns the containers of all kinds that run according to the status of the pod. */
 export function runningContainers(pod: Pod): readonly RunningContainer[] {
   const { status } = pod;
   return [
@@ -296,7 +299,7 @@ export function runningContainers(pod: Pod): readonly RunningContainer[] {
   });
 }
 
-/** The usage of nothing, to which usages of containers are added. */
+/** A usage whose counters are 0, without limits and pressure. */
 export const NO_USAGE: CgroupUsage = {
   cpu: {
     usageNs: 0,

@@ -36,7 +36,7 @@ interface ImageGcOptions {
   readonly space: () => Promise<ImageSpace | undefined>;
   /** The references and ids of images that are always kept. */
   readonly kept: () => Promise<ReadonlySet<string>>;
-  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeEvent: (reason: string, message: string) => void;
   readonly onRemoved?: (reason: 'space' | 'age') => void;
   /** Called with the ids of the images that the runtime listed at this wall-clock time. */
   readonly onListed?: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
@@ -124,11 +124,11 @@ export class ImageGc {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, logger, aboutNode } = this.#options;
+    const { clock, logger, nodeEvent } = this.#options;
     const onError = (error: unknown, failures: number): void => {
       logger.warn({ err: error }, 'Cannot collect images');
       // The first failure may only mean that the runtime is still starting.
-      if (failures > 1) aboutNode('ImageGCFailed', errorMessage(error));
+      if (failures > 1) nodeEvent('ImageGCFailed', errorMessage(error));
     };
     await periodically(() => this.collect(), { clock, periodMs: PERIOD_MS, signal, onError });
   }
@@ -139,7 +139,7 @@ export class ImageGc {
    */
   collect(): Promise<void> {
     return this.#collections.run(async () => {
-      const { policy, space, aboutNode } = this.#options;
+      const { policy, space, nodeEvent } = this.#options;
       const candidates = await this.#candidates();
       if (policy.highThresholdPercent === 100 && policy.maxAgeMs === 0) return;
       const images = await this.#freeOld(candidates);
@@ -147,7 +147,7 @@ export class ImageGc {
       if (found === undefined) return;
       if (found.capacityBytes === 0) {
         const message = 'invalid capacity 0 on image filesystem';
-        aboutNode('InvalidDiskCapacity', message);
+        nodeEvent('InvalidDiskCapacity', message);
         throw new Error(message);
       }
       const wanted = bytesToFree(found, policy);
@@ -159,7 +159,7 @@ export class ImageGc {
         `Insufficient free disk space on the node's image filesystem (${usedPercent(found)}% of ${formatSize(found.capacityBytes)} used). ` +
         `Failed to free sufficient space by deleting unused images (freed ${freed} bytes). ` +
         'Investigate disk usage, as it could be used by active images, logs, volumes, or other data.';
-      aboutNode('FreeDiskSpaceFailed', message);
+      nodeEvent('FreeDiskSpaceFailed', message);
       throw new Error(message);
     });
   }

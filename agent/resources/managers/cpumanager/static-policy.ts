@@ -1,7 +1,6 @@
 /**
  * Implements the static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all others
- * share the rest. Reserved CPUs are never allocated exclusively. Decisions are pure functions of the state and the topology.
- * Only this policy changes the state.
+ * share the rest. Reserved CPUs are never allocated exclusively. Only this policy changes the state.
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { compareQuantities, parseQuantity, milliUnits } from '../../../../api/meta/quantity.ts';
@@ -219,8 +218,8 @@ export class StaticCpuPolicy {
   }
 
   /**
-   * Returns the sets of NUMA nodes that have enough CPUs. A hint is preferred if it has as few nodes as an empty host
-   * would need.
+   * Returns the sets of NUMA nodes that have enough CPUs and contain all reusable ones. A hint is preferred if it has as few
+   * nodes as an empty host would need, with `align-by-socket` also if its nodes are on as few sockets.
    */
   #hints(available: CpuSet, reusable: CpuSet, count: number): readonly TopologyHint[] {
     const { topology, options } = this.#deps;

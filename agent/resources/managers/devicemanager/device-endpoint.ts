@@ -19,7 +19,7 @@ type PluginClient = GrpcClient<typeof DEVICE_MESSAGES, typeof DEVICE_PLUGIN_METH
 const CALL_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** A plugin that sends lists without end waits, since each may have thousands of devices. */
-const LISTS = { qps: 10, burst: 10 };
+const LIST_RATE = { qps: 10, burst: 10 };
 
 /** A connected plugin. Calls reject if the plugin fails, is gone, or does not answer in time. */
 export class DeviceEndpoint {
@@ -53,7 +53,7 @@ export class DeviceEndpoint {
   /** Resolves when the plugin ends the list or the endpoint is stopped. Throws the error that broke the stream. */
   async follow(onDevices: (devices: readonly PluginDevice[]) => void, clock: Clock): Promise<void> {
     const { signal } = this.#abort;
-    const pace = new RateLimiter({ clock, ...LISTS });
+    const pace = new RateLimiter({ clock, ...LIST_RATE });
     const onList = ({ devices }: { readonly devices: readonly PluginDevice[] }): Promise<void> => {
       onDevices(devices);
       return pace.accept(signal);

@@ -24,7 +24,7 @@ import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
 import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
 import { idsOf, PodDevices } from './pod-devices.ts';
 import { LostAllocations } from './lost-allocations.ts';
-import { checkAnswer, isPluginResource } from './plugin-limits.ts';
+import { checkAnswer, isPluginResource, MAX_SHOWN_CHARS } from './plugin-limits.ts';
 import { makeFolder } from '../../../../api/machinery/replace-file.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
@@ -394,5 +394,6 @@ export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | '
     throw new Error(
       `requested API version ${quoteText(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${quoteText(SUPPORTED_VERSIONS.join(','))}`,
     );
-  if (!isPluginResource(name)) throw new Error(`the ResourceName ${quoteText(name.slice(0, 512))} is invalid`);
+  if (!isPluginResource(name))
+    throw new Error(`the ResourceName ${quoteText(name.slice(0, MAX_SHOWN_CHARS))} is invalid`);
 }

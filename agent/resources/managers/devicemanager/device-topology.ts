@@ -17,8 +17,8 @@ export interface DeviceTopology {
 }
 
 /**
- * Returns the sets of NUMA nodes whose available devices suffice for `count`. Every set contains the nodes of all reusable
- * devices. The sets with the fewest nodes are preferred, also counting devices that are in use.
+ * Returns the sets of NUMA nodes whose available devices suffice for `count`. Every set contains a node of each reusable device
+ * that has nodes. A set is preferred if it has as few nodes as would suffice if no device were in use.
  */
 export function deviceHints(
   { numaNodes, ids, nodesOf }: DeviceTopology,

@@ -11,6 +11,8 @@ import { HEALTHY, UNHEALTHY } from './schema.ts';
 export const MAX_RESOURCES = 256;
 /** The maximum number of devices of all resources together. */
 export const MAX_DEVICES = 100_000;
+/** The maximum number of characters of a rejected name that errors and logs show. */
+export const MAX_SHOWN_CHARS = 512;
 /** The longest device id. Ids appear in the statuses of pods. */
 const LONGEST_ID = 253;
 /** The largest response for a container. The responses for all containers are in one checkpoint. */

@@ -15,7 +15,10 @@ interface PluginResourcesOptions {
   readonly logger: Logger;
   readonly numaNodes: readonly number[];
   readonly onRegistered: (resource: string, tookMs: number) => void;
-  /** Called when devices appeared, disappeared or changed their health. */
+  /**
+   * Called after each list of a plugin and when a plugin disconnects, with the ids of the devices that appeared, disappeared or
+   * changed their health. There may be none.
+   */
   readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
   /** Called when a resource without a plugin expires. */
   readonly onExpiry: () => void;

@@ -8,6 +8,7 @@ import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocol
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { checkPlugin, type DeviceManager } from './device-manager.ts';
+import { MAX_SHOWN_CHARS } from './plugin-limits.ts';
 import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
 interface RegistrationServerOptions {
@@ -34,7 +35,7 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
               checkPlugin({ name: resourceName, supportedVersions: [version] });
               checkEndpoint(directory, endpoint);
             } catch (error) {
-              logger.warn({ resource: resourceName.slice(0, 512), err: error }, 'Rejected a device plugin');
+              logger.warn({ resource: resourceName.slice(0, MAX_SHOWN_CHARS), err: error }, 'Rejected a device plugin');
               throw new GrpcRefusal(GRPC_INVALID_ARGUMENT, (error as Error).message);
             }
             // Responds before it calls the plugin, because some plugins serve only after they are registered.
@@ -54,5 +55,7 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
 /** Throws if the socket is not in the directory of device plugins. */
 function checkEndpoint(directory: string, endpoint: string): void {
   if (endpoint.includes('\0') || !resolve(directory, `./${endpoint}`).startsWith(`${resolve(directory)}/`))
-    throw new Error(`the endpoint ${quoteText(endpoint.slice(0, 512))} is not in the directory of device plugins`);
+    throw new Error(
+      `the endpoint ${quoteText(endpoint.slice(0, MAX_SHOWN_CHARS))} is not in the directory of device plugins`,
+    );
 }

@@ -26,7 +26,7 @@ interface ClaimManagerOptions {
   readonly nodeName: string;
   readonly logger: Logger;
   readonly clock: Clock;
-  /** Called with the uids of the pods whose devices have another health. */
+  /** Called with the uids of the pods that have devices whose health has changed. */
   readonly onPodsChange?: (uids: readonly string[]) => void;
   readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
   /** Returns the observer of calls to the driver of this name. */
@@ -72,7 +72,7 @@ interface ClaimJson {
 
 const STATE_FILE = 'dra_manager_state';
 const UNPREPARED = { Devices: [] as const };
-const CALL = { timeoutMs: 45_000 };
+const CALL_OPTIONS = { timeoutMs: 45_000 };
 
 /** Owns the prepared claims and the drivers' endpoints. A pod whose claims cannot be prepared stays pending and is retried. */
 export class ClaimManager {
@@ -124,7 +124,7 @@ export class ClaimManager {
     return this.#drivers.handler();
   }
 
-  /** Returns the uids of the pods whose claims are prepared. A pod with several claims occurs repeatedly. */
+  /** Returns the uids of the pods whose claims are prepared or being prepared. A pod with several claims occurs repeatedly. */
   pods(): readonly string[] {
     return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
   }
@@ -169,7 +169,7 @@ export class ClaimManager {
     return this.#claims.size;
   }
 
-  /** Returns the number of prepared claims by driver. */
+  /** Returns the number of claims that are prepared or being prepared, by driver. */
   inUse(): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (const { DriverState } of this.#claims.values())
@@ -226,7 +226,7 @@ export class ClaimManager {
   async #prepareWith(driver: string, { metadata }: ClaimJson): Promise<readonly PreparedDevice[]> {
     const { namespace, uid, name } = metadata;
     const { claims } = await this.#drivers.call(driver, (client) =>
-      client.call('nodePrepareResources', { claims: [{ namespace, uid, name }] }, CALL),
+      client.call('nodePrepareResources', { claims: [{ namespace, uid, name }] }, CALL_OPTIONS),
     );
     const answer = claims.find(({ key }) => key === metadata.uid)?.value;
     if (answer === null || answer === undefined)
@@ -252,7 +252,7 @@ export class ClaimManager {
 
   /** Returns the devices of each of the container's claims, limited to one request if the container names one. */
   claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
-    return requestsOf(pod, container).flatMap((use) => this.#devicesOf(pod, use));
+    return claimUsesOf(pod, container).flatMap((use) => this.#devicesOf(pod, use));
   }
 
   #devicesOf(pod: Pod, { claim, request }: ClaimUse): readonly ClaimedDevices[] {
@@ -272,7 +272,10 @@ export class ClaimManager {
       }));
   }
 
-  /** Returns the devices of a container's claims with their health, by claim or request, or `undefined` if it has none. */
+  /**
+   * Returns the devices of a container's claims with their health, by claim or request, or `undefined` if it has none. Init
+   * containers and claims for extended resources have no entries.
+   */
   deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'] {
     const { resources = {} } = pod.spec.containers.find(({ name }) => name === container) ?? {};
     const rows = (resources.claims ?? []).flatMap((use) => {
@@ -326,7 +329,7 @@ export class ClaimManager {
     const request = { claims: [{ namespace: Namespace, uid: ClaimUID, name: ClaimName }] };
     for (const driver of Object.keys(DriverState)) {
       const { claims } = await this.#drivers.call(driver, (client) =>
-        client.call('nodeUnprepareResources', request, CALL),
+        client.call('nodeUnprepareResources', request, CALL_OPTIONS),
       );
       const error = claims.find(({ key }) => key === ClaimUID)?.value?.error ?? '';
       if (error !== '')
@@ -358,9 +361,9 @@ function claimName(
   reference: { readonly name: string; readonly resourceClaimName?: string },
 ): string | undefined {
   if (reference.resourceClaimName !== undefined) return reference.resourceClaimName;
-  const made = (pod.status?.resourceClaimStatuses ?? []).find(({ name }) => name === reference.name);
-  if (made === undefined) throw new Error(`pod claim ${reference.name}: resource claim not created yet`);
-  return made.resourceClaimName;
+  const created = (pod.status?.resourceClaimStatuses ?? []).find(({ name }) => name === reference.name);
+  if (created === undefined) throw new Error(`pod claim ${reference.name}: resource claim not created yet`);
+  return created.resourceClaimName;
 }
 
 /** What a container uses: a claim, or one request of it. */
@@ -377,8 +380,8 @@ function useOf(pod: Pod, { name, request }: ContainerClaim): ClaimUse {
   return { claim: reference === undefined ? undefined : claimName(pod, reference), request };
 }
 
-/** Returns what the container uses of the pod's claims, that for extended resources included. */
-function requestsOf(pod: Pod, { name, resources = {} }: Container): readonly ClaimUse[] {
+/** Returns the claims and requests that the container uses, including those of the claim for extended resources. */
+function claimUsesOf(pod: Pod, { name, resources = {} }: Container): readonly ClaimUse[] {
   const own = (resources.claims ?? []).map((use) => useOf(pod, use));
   const { resourceClaimName, requestMappings = [] } = pod.status?.extendedResourceClaimStatus ?? {};
   const extended = requestMappings.filter(

@@ -1,6 +1,7 @@
 /**
- * Follows the health of devices that DRA drivers report in a stream. The statuses of pods show it. Without a report, or after
- * the timeout of the last one, the health of a device is unknown. Rules and limits are those of the kubelet.
+ * Follows the health of devices that DRA drivers report in a stream. The statuses of pods show it. Without a report, after the
+ * timeout of the last one, and when the stream has ended, the health of a device is unknown. Rules and limits are those of the
+ * kubelet.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
@@ -14,10 +15,10 @@ import { HEALTH_MESSAGES, HEALTH_METHODS, HEALTH_SERVICE } from './schema.ts';
 const RETRY_MS = 5_000;
 /** How long a report counts if the driver sends no further one and names no time itself. */
 const DEFAULT_TIMEOUT_MS = 30_000;
-const REPORTS = { qps: 10, burst: 10 };
+const REPORT_RATE = { qps: 10, burst: 10 };
 /** The maximum number of characters of a message that the status of a pod shows. */
 const LONGEST_MESSAGE = 1024;
-/** The devices of one driver whose reports are kept. */
+/** The maximum number of devices of one driver whose reports are kept. */
 const MAX_DEVICES = 10_000;
 const HEALTHS = ['Unknown', 'Healthy', 'Unhealthy'] as const;
 
@@ -29,7 +30,7 @@ export interface DeviceHealth {
 
 type Report = IncomingOf<typeof HEALTH_MESSAGES, 'DeviceHealth'>;
 
-interface Known extends DeviceHealth {
+interface ReportedHealth extends DeviceHealth {
   readonly timeoutMs: number;
   readonly untilMs: number;
 }
@@ -52,13 +53,13 @@ export function healthKey(pool: string, device: string): string {
 export class DriverHealth {
   readonly #options: DriverHealthOptions;
   readonly #watches = new Map<string, AbortController>();
-  readonly #drivers = new Map<string, ReadonlyMap<string, Known>>();
+  readonly #drivers = new Map<string, ReadonlyMap<string, ReportedHealth>>();
 
   constructor(options: DriverHealthOptions) {
     this.#options = options;
   }
 
-  /** Stops all streams with the signal. */
+  /** Waits until the signal aborts, and stops all streams. */
   async run(signal: AbortSignal): Promise<void> {
     await whenAborted(signal);
     for (const watch of this.#watches.values()) watch.abort();
@@ -106,7 +107,7 @@ export class DriverHealth {
   async #receive(driver: string, socket: string, signal: AbortSignal): Promise<void> {
     const client = await connectGrpc({ socket, messages: HEALTH_MESSAGES, methods: HEALTH_METHODS });
     // A driver could send without an end, and each report syncs the pods of the devices that differ.
-    const pace = new RateLimiter({ clock: this.#options.clock, ...REPORTS });
+    const pace = new RateLimiter({ clock: this.#options.clock, ...REPORT_RATE });
     const onReport = ({ devices }: { readonly devices: readonly Report[] }): Promise<void> => {
       this.#take(driver, devices);
       return pace.accept(signal);
@@ -120,9 +121,9 @@ export class DriverHealth {
 
   #take(driver: string, reports: readonly Report[]): void {
     const nowMs = this.#options.clock.monotonic();
-    const before = this.#drivers.get(driver) ?? new Map<string, Known>();
+    const before = this.#drivers.get(driver) ?? new Map<string, ReportedHealth>();
     const changed = new Set<string>();
-    const now = new Map<string, Known>();
+    const now = new Map<string, ReportedHealth>();
     for (const report of reports.slice(0, MAX_DEVICES)) {
       const key = healthKey(report.device?.poolName ?? '', report.device?.deviceName ?? '');
       const known = knownFrom(report, nowMs);
@@ -141,7 +142,7 @@ export class DriverHealth {
   }
 }
 
-function knownFrom({ health, healthCheckTimeoutSeconds, message }: Report, nowMs: number): Known {
+function knownFrom({ health, healthCheckTimeoutSeconds, message }: Report, nowMs: number): ReportedHealth {
   const timeoutMs = healthCheckTimeoutSeconds > 0 ? healthCheckTimeoutSeconds * 1000 : DEFAULT_TIMEOUT_MS;
   return {
     health: HEALTHS[health] ?? 'Unknown',

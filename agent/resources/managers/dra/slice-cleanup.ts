@@ -50,7 +50,7 @@ export class SliceCleanup {
     this.#loop.wake();
   }
 
-  /** Deletes the slices of drivers whose time is over, until the signal aborts. */
+  /** Deletes slices when they are due, until the signal aborts. */
   run(signal: AbortSignal): Promise<void> {
     return this.#loop.run(signal, async () => {
       for (const [driver, dueMs] of [...this.#dueMs]) {

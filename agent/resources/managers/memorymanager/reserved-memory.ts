@@ -83,9 +83,9 @@ export function emptyMachineState(nodes: readonly NumaNode[], reserved: Reserved
   const state: MachineState = {};
   for (const { id, memoryBytes, hugePages } of nodes) {
     const kept = reserved.get(id) ?? {};
-    const table = (total: number, type: string, elsewhere: number): MemoryTable => {
+    const table = (total: number, type: string, hugePageBytes: number): MemoryTable => {
       const systemReserved = kept[type] ?? 0;
-      const allocatable = Math.max(0, total - systemReserved - elsewhere);
+      const allocatable = Math.max(0, total - systemReserved - hugePageBytes);
       return { total, systemReserved, allocatable, reserved: 0, free: allocatable };
     };
     const memoryMap: Record<string, MemoryTable> = {};

@@ -26,7 +26,7 @@ interface StaticMemoryPolicyOptions {
   readonly empty: MachineState;
 }
 
-/** Allocates and releases memory. `allocate` throws if the nodes of the affinity have too little; the pod is then rejected. */
+/** Allocates and releases memory. `allocate` throws if no permitted nodes have enough; the pod is then rejected. */
 export class StaticMemoryPolicy {
   readonly #state: MemoryState;
   readonly #affinity: AffinityStore;
@@ -301,8 +301,8 @@ function bestHint(hints: readonly Hint[]): Hint | undefined {
 }
 
 /**
- * Returns hints for memory that is already allocated: the same nodes again. Returns no hints if the request has
- * changed.
+ * Returns hints for memory that is already allocated: the same nodes again. If the request has changed, returns `{}`, which
+ * means no preference.
  */
 function regenerated(blocks: readonly MemoryBlock[], wanted: Amounts): ProviderHints {
   const fits = blocks.length === Object.keys(wanted).length && blocks.every(({ type, size }) => wanted[type] === size);

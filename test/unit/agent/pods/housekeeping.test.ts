@@ -13,7 +13,7 @@ it('reports once a minute that dead containers cannot be collected, as the kubel
     runtime: { listContainers: () => Promise.reject(new Error('the runtime is unreachable')) },
     table: { sourcesReady: () => false },
     deadContainers: {},
-    aboutNode: (reason: string, message: string) => void events.push(`${reason}: ${message}`),
+    nodeEvent: (reason: string, message: string) => void events.push(`${reason}: ${message}`),
   } as never);
   const stop = new AbortController();
   const running = housekeeping.run(stop.signal);

@@ -141,7 +141,7 @@ async function setUp(
       },
       cleanedUp: (pod) => unmounts.get(pod.metadata.name)?.promise ?? Promise.resolve(),
     },
-    aboutNode: (reason, message) => void nodeEvents.push(`${reason}: ${message}`),
+    nodeEvent: (reason, message) => void nodeEvents.push(`${reason}: ${message}`),
     nodeChanged: () => undefined,
     stateFile,
     onTimes: (time) => void times.push(time),

@@ -138,7 +138,7 @@ function world(
     events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
     onRanked: (signal, ageMs) => void made.ranked.push(`${signal} ${ageMs}`),
     onEviction: (signal) => void made.signals.push(signal),
-    aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
+    nodeEvent: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
     deleteDeadContainers: record('delete dead containers'),
     deleteUnusedImages: () => {
       made.onImagesDeleted();

@@ -39,8 +39,8 @@ it('counts a start once, and leaves pulls and init containers out of the indicat
   const created = pod({ initContainers: [{ name: 'i' }] });
   startups.observed(created);
   await clock.advance(2_000);
-  startups.worked('u');
-  startups.worked('u');
+  startups.workerStarted('u');
+  startups.workerStarted('u');
   startups.pulled('u', 3_000);
   await clock.advance(18_000);
   const times = { startedAt: '2026-01-01T00:00:00Z', finishedAt: '2026-01-01T00:00:04Z' };

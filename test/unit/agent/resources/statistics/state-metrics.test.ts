@@ -61,7 +61,7 @@ describe('the metrics of the agent', () => {
         terminate: () => Promise.resolve(),
         cleanUp: () => clock.advance(300),
       },
-      { metrics, clock, status: () => undefined, startups: { worked: () => undefined } },
+      { metrics, clock, status: () => undefined, startups: { workerStarted: () => undefined } },
     );
     await syncer.cleanUp(pod, new AbortController().signal);
     assert.deepEqual(shown('kubelet_pod_worker_duration_seconds_count'), [
