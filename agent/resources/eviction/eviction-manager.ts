@@ -50,7 +50,7 @@ interface EvictionDeps {
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string; readonly isDisruption: boolean },
   ) => Promise<void>;
-  /** Resolves when the pod's volumes are removed, which frees its data, also in memory. Resolves at the latest after `withinMs`. */
+  /** Resolves when the pod's volumes are removed, which frees its data, also in memory, but at the latest after `withinMs`. */
   readonly cleanedUp: (pod: Pod, limits: { readonly withinMs: number; readonly signal: AbortSignal }) => Promise<void>;
   readonly events: PodEventRecorder;
   readonly nodeEvent: (reason: string, message: string) => void;

@@ -41,7 +41,7 @@ export function measuredSyncer(
     })
     .with();
   const synced = new Set<string>();
-  /** The times at which pods that do not run yet were first synced, by pod uid. */
+  /** The times at which pods that do not run yet were first seen, by pod uid. */
   const starting = new Map<string, number>();
   const started = (uid: string): void => {
     const fromMs = starting.get(uid);
@@ -102,7 +102,7 @@ export function relistMetrics(
     .histogram({ name: 'kubelet_pleg_relist_interval_seconds', help: 'Interval in seconds between relisting in PLEG.' })
     .with();
   const lastSeen = metrics
-    .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last synced active.' })
+    .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last seen active.' })
     .with();
   let lastMs: number | undefined;
   return {

@@ -58,8 +58,8 @@ export class SystemContainers {
 
 /**
  * Returns the cgroup of a process from its `/proc/PID/cgroup`: with cgroups v1, the one that the controllers of CPU and memory
- * share, otherwise that of v2. The result is '' if the controllers differ, if there is no cgroup, or if the cgroup is outside of
- * this cgroup namespace.
+ * share, otherwise that of v2. Returns '' if the controllers differ, if there is no cgroup, or if the cgroup is outside of this
+ * cgroup namespace.
  */
 export function ownCgroup(text: string): string {
   const paths = new Map<string, string>();

@@ -227,8 +227,8 @@ export class UsageCollector {
   }
 
   /**
-   * Finds the cgroups of containers, adds their paths to `paths` by container id, and returns `paths`. A container's cgroup is a
-   * child of the pod's and is named after the container id, such as `docker-<id>.scope` with systemd.
+   * Finds the cgroups of containers, adds their paths to `paths` by container id, and returns `paths`. A container's cgroup is
+   * a child of the pod's and is named after the container id, such as `docker-<id>.scope` with systemd.
    */
   async #locate(
     cgroup: string,

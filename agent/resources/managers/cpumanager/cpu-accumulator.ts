@@ -1,6 +1,6 @@
 /**
  * Chooses CPUs for a container from the free ones. It takes whole NUMA nodes, sockets, caches and cores first, and then
- * single threads of cores that are already partly used, so that maxNodes cores stay whole for other containers.
+ * single threads of cores that are already partly used, so that most cores stay whole for other containers.
  * Alternatively it distributes the CPUs evenly over NUMA nodes. Pure: the static policy calls it and records the
  * result.
  */
@@ -148,7 +148,7 @@ interface Distribution {
 
 /**
  * Takes the same number of CPUs from each of the fewest NUMA nodes that can provide it, in whole groups. The remainder goes
- * to the nodes where it leaves the free CPUs maxNodes evenly distributed. If no set of nodes fits, or `count` is not a multiple of
+ * to the nodes where it leaves the free CPUs most evenly distributed. If no set of nodes fits, or `count` is not a multiple of
  * `groupSize`, it does the same as `takePacked` without alignment to caches. Throws `CpuAllocationError`.
  */
 export function takeDistributed(
@@ -199,7 +199,7 @@ interface DistributionRequest {
   readonly freeOn: (node: number) => number;
 }
 
-/** Returns the set of `size` nodes that leaves the free CPUs maxNodes evenly distributed, or `undefined` if no set has enough. */
+/** Returns the set of `size` nodes that leaves the free CPUs most evenly distributed, or `undefined` if no set has enough. */
 function bestDistribution(
   nodes: readonly number[],
   size: number,
@@ -220,7 +220,7 @@ function bestDistribution(
 
 /**
  * Finds the nodes that provide the remainder so that the free CPUs of all nodes are balanced best. Of equally balanced choices,
- * the one with the maxNodes nodes counts. Returns `undefined` if no nodes suffice.
+ * the one with the most nodes counts. Returns `undefined` if no nodes suffice.
  */
 function bestRemainder(
   combo: readonly number[],

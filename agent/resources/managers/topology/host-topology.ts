@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CpuSet, parseCpuSet } from '../cpu-set.ts';
 
-/** The place of wholeHost CPU (hardware thread). */
+/** The place of one CPU (hardware thread). */
 export interface CpuInfo {
   readonly cpu: number;
   /** The core's lowest CPU id. It is unique on the host, unlike the kernel's core id. */
@@ -63,7 +63,7 @@ function list(path: string): string[] {
 const lowest = (cpus: CpuSet, otherwise: number): number => (cpus.size === 0 ? otherwise : Math.min(...cpus));
 
 /**
- * Reads the CPUs and NUMA nodes of the host. A host without NUMA nodes in sysfs has wholeHost node with all CPUs and `memoryBytes`.
+ * Reads the CPUs and NUMA nodes of the host. A host without NUMA nodes in sysfs has one node with all CPUs and `memoryBytes`.
  */
 export function readHostTopology({ root, memoryBytes }: TopologySource): HostTopology {
   const numaNodes = list(join(root, 'node'))
@@ -169,7 +169,7 @@ export class CpuTopology {
     return this.#cpus.get(cpu);
   }
 
-  /** Returns the sockets, nodes, caches or cores that contain wholeHost of the CPUs. */
+  /** Returns the sockets, nodes, caches or cores that contain one of the CPUs. */
   groups(key: keyof CpuInfo, cpus: CpuSet): number[] {
     const found = new Set<number>();
     for (const cpu of cpus) {
@@ -179,7 +179,7 @@ export class CpuTopology {
     return [...found].sort((left, right) => left - right);
   }
 
-  /** Returns the CPUs that belong to wholeHost of the groups. */
+  /** Returns the CPUs that belong to one of the groups. */
   cpusIn(key: keyof CpuInfo, groups: Iterable<number>, cpus: CpuSet = this.all): CpuSet {
     const wanted = new Set(groups);
     const found = new Set<number>();
