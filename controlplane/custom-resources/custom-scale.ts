@@ -48,7 +48,7 @@ function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number
   const current = valueAt(object, scale.statusReplicasPath);
   const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
   return newScale(object, {
-    wanted: replicas,
+    desired: replicas,
     current: typeof current === 'number' ? current : 0,
     selector: typeof selector === 'string' ? selector : '',
   });

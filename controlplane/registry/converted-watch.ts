@@ -38,7 +38,7 @@ export function convertWatch(
     guarded(() => client.onEnd(), failed);
   };
   const endBy = (error: unknown): void => end(toError(error));
-  const later = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
+  const deliver = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
     try {
       const events = await batch;
       converting = undefined;
@@ -65,7 +65,7 @@ export function convertWatch(
         }
         const converted = convert(events);
         if (!(converted instanceof Promise)) return client.onEvents(converted);
-        converting = later(converted);
+        converting = deliver(converted);
         return false;
       },
       onEnd: () => afterConversion(() => end()),

@@ -35,7 +35,7 @@ export interface OtherVersion {
   convert(object: KubeObject): KubeObject | Promise<KubeObject>;
   /** Converts to the version of the request. `object` is not modified. */
   restore(object: KubeObject): KubeObject | Promise<KubeObject>;
-  /** Whether the conversion keeps members that the struct does not declare. Then no owned fields can be compared. */
+  /** Whether the conversion keeps undeclared members. The fields of an object that has such members cannot be compared. */
   readonly keepsUndeclared?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface FieldManagement {
   update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
   /** Does the same as `update`, but yields to the event loop between its steps. For large objects. */
   updateInTurns(...args: Parameters<FieldManagement['update']>): KubeObject | Promise<KubeObject>;
-  /** Returns the applied object, decoded and with defaults. Throws conflicts (409) and schema errors. */
+  /** Returns the applied object, decoded and with defaults. Throws a 409 for conflicts, a 400 and a 500 for invalid bodies. */
   apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
   /** Does the same as `apply`, but yields to the event loop between its steps. For large objects. */
   applyInTurns(...args: Parameters<FieldManagement['apply']>): KubeObject | Promise<KubeObject>;

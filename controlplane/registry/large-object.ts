@@ -27,8 +27,8 @@ export async function nextTurn(): Promise<void> {
 const MAX_OBJECT_BYTES = 3 * 1024 * 1024;
 
 /**
- * Returns the bytes to store. Managed fields are dropped if the object would be too large with them. Throws a 413 with
- * kube-apiserver's message.
+ * Returns the bytes to store. If they would be too many, `object` loses its managed fields. Throws a 413 if the bytes are too
+ * many without managed fields as well.
  */
 export function encodeBounded(object: KubeObject): Buffer {
   const bytes = encodeObject(object);

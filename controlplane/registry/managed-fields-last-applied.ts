@@ -29,7 +29,7 @@ function lastApplied(live: KubeObject | undefined): string {
  * Returns the conflicts that remain: those about fields that were not applied on the client side, or that have another value
  * since. If the annotation is absent or invalid, all conflicts remain.
  */
-export function allowedByLastApplied(
+export function conflictsBeyondLastApplied(
   type: MergeType,
   live: KubeObject | undefined,
   conflicts: readonly OwnerConflict[],

@@ -123,11 +123,11 @@ function changesIn(
   old: JsonObject,
   next: JsonObject,
   writer: Writer,
-): { readonly own: Changes; readonly seenBy: SeenBy } {
+): { readonly own: Changes; readonly changesFor: ChangesFor } {
   const { ignored } = writer;
   const own = withUnions(changesOf(type, old, next, ignored));
   const found = new Map([[writer.apiVersion, own]]);
-  const seenBy: SeenBy = function* (owner) {
+  const changesFor: ChangesFor = function* (owner) {
     let changes = found.get(owner.apiVersion);
     if (changes === undefined) {
       const other = otherView(writer, owner.apiVersion);
@@ -136,11 +136,11 @@ function changesIn(
     }
     return changes;
   };
-  return { own, seenBy };
+  return { own, changesFor };
 }
 
 /** Returns the changes of a write in the version of an owner. */
-type SeenBy = (owner: Owner) => Pausing<Changes>;
+type ChangesFor = (owner: Owner) => Pausing<Changes>;
 
 function* changesInOther(other: View, old: JsonObject, next: JsonObject, ignored: FieldSet): Pausing<Comparison> {
   const before = yield* other.convert(old);
@@ -164,30 +164,25 @@ function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: 
 }
 
 /** Removes the changed fields from every owner except one. Owners without fields are removed. */
-function* takeFrom(owners: Owners, seenBy: SeenBy, except: string | undefined): Pausing<void> {
+function* takeFrom(owners: Owners, changesFor: ChangesFor, except: string | undefined): Pausing<void> {
   for (const [key, owner] of owners) {
-    const left = key === except ? owner.fields : difference(owner.fields, (yield* seenBy(owner)).touched);
+    const left = key === except ? owner.fields : difference(owner.fields, (yield* changesFor(owner)).touched);
     if (isEmptySet(left)) owners.delete(key);
     else if (left !== owner.fields) owners.set(key, { ...owner, fields: left });
   }
 }
 
-/**
- * Computes ownership after a write other than apply. Modifies `owners`. Returns whether the write changed any field that can be
- * owned.
- */
+/** Computes ownership after a write other than apply. Modifies `owners`. */
 export function* ownUpdate(
   type: MergeType,
   { old, next }: { readonly old: JsonObject; readonly next: JsonObject },
   owners: Owners,
   writer: Writer,
-): Pausing<boolean> {
-  const { own, seenBy } = changesIn(type, old, next, writer);
-  const { written, removed } = own;
+): Pausing<void> {
+  const { own, changesFor } = changesIn(type, old, next, writer);
   yield;
-  yield* takeFrom(owners, seenBy, undefined);
-  const owned = difference(written, UNOWNED);
-  const changed = !isEmptySet(owned) || !isEmptySet(difference(removed, UNOWNED));
+  yield* takeFrom(owners, changesFor, undefined);
+  const owned = difference(own.written, UNOWNED);
   if (!isEmptySet(owned)) {
     const identity = { ...identityOf(writer), operation: 'Update' } as const;
     const key = ownerKey(identity);
@@ -195,7 +190,6 @@ export function* ownUpdate(
     owners.set(key, { ...identity, time: writer.time, fields: union(owned, before) });
   }
   capUpdaters(owners);
-  return changed;
 }
 
 function identityOf({
@@ -233,15 +227,15 @@ export function* ownApply(
   yield;
   const object = before === undefined ? merged : yield* prune(merged, owners, before, viewsFor(type, writer));
   yield;
-  const { seenBy } = changesIn(type, live, object, writer);
+  const { changesFor } = changesIn(type, live, object, writer);
   yield;
   const conflicts: OwnerConflict[] = [];
   for (const [other, owner] of owners) {
     if (other === key) continue;
-    const fields = intersection(owner.fields, (yield* seenBy(owner)).written);
+    const fields = intersection(owner.fields, (yield* changesFor(owner)).written);
     if (!isEmptySet(fields)) conflicts.push({ owner, fields });
   }
-  yield* takeFrom(owners, seenBy, key);
+  yield* takeFrom(owners, changesFor, key);
   const own = difference(config, UNOWNED);
   if (isEmptySet(own)) owners.delete(key);
   else owners.set(key, { ...identity, time: before?.time, fields: own });

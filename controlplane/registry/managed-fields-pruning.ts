@@ -34,26 +34,27 @@ export function* prune(
   const view = viewOf(last.apiVersion);
   const { type } = view;
   const lastNamed = withNamedMembers(type, last.fields);
-  const seen = yield* view.convert(merged);
+  const converted = yield* view.convert(merged);
   const owned = new Map<View, FieldSet>([[view, emptySet]]);
   for (const owner of owners.values()) {
-    const its = viewOf(owner.apiVersion);
-    owned.set(its, union(owned.get(its) ?? emptySet, owner.fields));
+    const ownerView = viewOf(owner.apiVersion);
+    owned.set(ownerView, union(owned.get(ownerView) ?? emptySet, owner.fields));
   }
   yield;
-  let kept = asObject(removePaths(type, seen, lastNamed));
+  let kept = asObject(removePaths(type, converted, lastNamed));
   let at = view;
   for (const [next, fields] of owned) {
     if (next !== at) kept = yield* next.convert(yield* at.restore(kept));
     at = next;
-    kept = yield* withOwned(next.type, next === view ? seen : yield* next.convert(merged), kept, fields);
+    kept = yield* withOwned(next.type, next === view ? converted : yield* next.convert(merged), kept, fields);
   }
   if (at !== view) kept = yield* view.convert(yield* at.restore(kept));
   yield;
   // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
-  const before = withNamedMembers(type, fieldSetOf(type, seen));
+  const before = withNamedMembers(type, fieldSetOf(type, converted));
   const keptSet = withNamedMembers(type, fieldSetOf(type, kept));
-  return yield* view.restore(asObject(removePaths(type, seen, intersection(difference(before, keptSet), lastNamed))));
+  const removed = intersection(difference(before, keptSet), lastNamed);
+  return yield* view.restore(asObject(removePaths(type, converted, removed)));
 }
 
 /** Adds the members of `merged` that have an owner back to `pruned`. */

@@ -34,7 +34,7 @@ import type { StructType } from '../../api/schema/schema.ts';
 import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from './field-management.ts';
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
-import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
+import { conflictsBeyondLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
 import { adaptToSchema, ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { atOnce, inTurns, type Pausing, waitFor } from './pausing.ts';
@@ -165,8 +165,8 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
 }
 
 /**
- * Returns the object with its managed fields after a write other than apply, or without any if ownership cannot be computed.
- * Yields after each step that visits the whole object.
+ * Returns the object with its managed fields after a write other than apply, or without any if the stored object has none or
+ * ownership cannot be computed. Yields after each step that visits the whole object.
  */
 function* updateManaged(
   struct: StructType,
@@ -250,12 +250,12 @@ interface ApplyRequest {
 
 /**
  * Returns the object that results from an apply, with its managed fields. Throws a 409 if another manager owns an applied field
- * and the request is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if the fields
- * cannot be compared. Yields after each step that visits the whole object.
+ * and the request is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if fields do not
+ * fit the schema or cannot be compared. Yields after each step that visits the whole object.
  */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
-  const config = readConfig(request);
+  const config = readApplied(expected, request.patch.body);
   yield;
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw newErrorWithoutReason('failed to decode managed fields');
@@ -269,24 +269,27 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   }
   const { object, conflicts } = yield* asFailure(ownApply(type, { live: current, applied: config }, owners, writer));
   yield;
-  const forced = request.patch.force || conflicts.length === 0;
-  const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
-  if (left.length > 0) throw newApplyConflict(left, request.write.shownVersion);
-  refuseDuplicates(request);
+  const refused = request.patch.force
+    ? []
+    : writer.manager === 'kubectl'
+      ? conflictsBeyondLastApplied(type, live, conflicts)
+      : conflicts;
+  if (refused.length > 0) throw newApplyConflict(refused, request.write.shownVersion);
+  reportDuplicates(request);
   if (live !== undefined && jsonEqual(object, current)) {
     // The store may modify the result, so it must not share parts with the cached object.
     const kept = withLastApplied(cloneJson(live) as unknown as JsonObject, config, live, writer.manager);
     return withManagedFields(kept as unknown as KubeObject, entriesOf(owners, live));
   }
-  const made = yield* conform(
+  const result = yield* conform(
     expected,
     withLastApplied(object, config, live, writer.manager),
     subjectText(expected, config['metadata']),
   );
   yield;
   const unchanged =
-    live !== undefined && jsonEqual(withoutEmpties(expected.struct, withoutManagedFields(made)), current);
-  return withManagedFields(made, (unchanged && equalEntries(owners, live)) || writeOwners(stamped(owners, writer)));
+    live !== undefined && jsonEqual(withoutEmpties(expected.struct, withoutManagedFields(result)), current);
+  return withManagedFields(result, (unchanged && equalEntries(owners, live)) || writeOwners(stamped(owners, writer)));
 }
 
 /** Refuses to apply to an object that has no owners and whose fields cannot be compared. */
@@ -325,11 +328,10 @@ function stamped(owners: Owners, writer: Writer): Owners {
   return new Map([...owners].map(([key, owner]) => [key, isApplier(owner) ? { ...owner, time: writer.time } : owner]));
 }
 
-const readConfig = ({ expected, patch }: ApplyRequest): JsonObject => readApplied(expected, patch.body);
-
 /**
- * Validates the body of an apply patch, and returns it with `metadata`. Throws a 400 for what is no object, for another kind or
- * version and for a body with managed fields, and a 500 for fields that do not fit the schema, which other writes may drop.
+ * Validates the body of an apply patch, and returns it with `metadata`. Throws a 400 for a body that is no object, that has
+ * another kind or version or that has managed fields, and a 500 for fields that do not fit the schema, which other writes may
+ * drop.
  */
 export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   const type = mergeTypeOf(expected.struct);
@@ -359,7 +361,8 @@ export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   return withoutManagedFields({ ...config, metadata });
 }
 
-function refuseDuplicates({ patch, write }: ApplyRequest): void {
+/** Refuses duplicate members of the body, warns of them or ignores them, as field validation requires. */
+function reportDuplicates({ patch, write }: ApplyRequest): void {
   if (patch.duplicates.length === 0) return;
   if (write.validation === 'Strict') {
     const texts = duplicateErrors(patch.duplicates).join(', ');

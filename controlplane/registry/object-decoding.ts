@@ -84,7 +84,7 @@ export interface ExpectedKind {
   /** Sets defaults that the schema cannot express. */
   readonly applyDefaults: ((object: KubeObject) => void) | undefined;
   readonly reader: SchemaReader;
-  /** The body writes the status alone. The kind of a custom resource, which is a map in kube-apiserver, does not count then. */
+  /** Whether the body writes the status alone. A custom resource may then name another kind, as in kube-apiserver. */
   readonly isStatus?: boolean;
 }
 
@@ -98,8 +98,8 @@ export interface Decoder {
     validation: FieldValidation,
   ): Pausing<KubeObject>;
   /**
-   * Decodes the result of a patch. Throws a 422 that contains the result as `shown` returns it, or a 400 for a custom resource
-   * of another kind.
+   * Decodes the result of a patch. Throws a 422 that contains the result as `shown` returns it. For a custom resource, throws a
+   * 422 without the result if the kind is another one, and a 500 if the version is missing.
    */
   decodePatched(
     context: RequestContext,
@@ -115,7 +115,7 @@ export interface PatchedObject extends DecodeOptions {
   readonly duplicates: readonly string[];
   /** Unknown fields in the patch itself. They are reported instead of those of the result. */
   readonly unknown?: readonly string[];
-  /** Returns the other errors of the patch itself. */
+  /** Returns further errors of strict decoding in the patch itself. They are reported first. */
   faults?(): readonly string[];
   /** Returns the text with which kube-apiserver's errors show the result of the patch. */
   shown(): string;
@@ -252,7 +252,10 @@ function claimed(value: unknown): Claimed {
   return { kind: typeof kind === 'string' ? kind : '', apiVersion: typeof apiVersion === 'string' ? apiVersion : '' };
 }
 
-/** Throws if the kind or version in the body is not that of the path. A missing one counts as that of the path. */
+/**
+ * Throws a 400 if the kind or version in the body is neither that of the path nor one of `alsoVersions`. A missing one counts
+ * as that of the path.
+ */
 function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
   const found = claimed(value);
   const kind = found.kind === '' ? expected.kind : found.kind;

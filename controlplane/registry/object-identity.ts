@@ -8,10 +8,9 @@ import { randomFillSync } from 'node:crypto';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
-import { newBadRequest } from '../../api/meta/status-error.ts';
+import { newBadRequest, newErrorWithoutReason } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { RequestContext } from '../model/rest.ts';
-import { unexplained } from './store.ts';
 
 /** The number of random bytes that are generated at a time: 16 for each of 256 uids. */
 const POOL_SIZE = 16 * 256;
@@ -79,7 +78,7 @@ export function matchName(object: KubeObject, name: string): void {
 export function revisionOf(object: KubeObject): number {
   const text = object.metadata.resourceVersion ?? '';
   if (text === '') return 0;
-  if (!/^\d+$/.test(text)) throw unexplained(`strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`);
+  if (!/^\d+$/.test(text)) throw newErrorWithoutReason(`strconv.ParseUint: parsing ${quoteText(text)}: invalid syntax`);
   return Number(text);
 }
 

@@ -17,8 +17,8 @@ import type { Patch } from '../model/rest.ts';
 type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 
 /**
- * Applies a patch, and pauses where that takes long. `object` is not modified. Throws kube-apiserver's error for a patch that
- * does not apply.
+ * Applies a patch. A JSON patch pauses between its steps. `object` is not modified. Throws kube-apiserver's error for a patch
+ * that does not apply.
  */
 export function* patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): Pausing<PatchedObject> {
   if (patch.fault !== undefined) throw patch.fault;

@@ -26,14 +26,14 @@ export function* waitFor<Result>(promise: Promise<Result>): Pausing<Result> {
 /** Yields to the event loop at each pause. Returns the result itself, and no promise, if the work does not pause. */
 export function inTurns<Result>(work: Pausing<Result>): Result | Promise<Result> {
   const step = work.next();
-  return step.done === true ? step.value : rest(work, step.value);
+  return step.done === true ? step.value : continueInTurns(work, step.value);
 }
 
 /** Yields at each pause if the work is large, and otherwise runs it at once. */
 export const inTurnsIf = <Result>(isLarge: boolean | undefined, work: Pausing<Result>): Result | Promise<Result> =>
   isLarge === true ? inTurns(work) : atOnce(work);
 
-async function rest<Result>(work: Pausing<Result>, first: Promise<void> | undefined): Promise<Result> {
+async function continueInTurns<Result>(work: Pausing<Result>, first: Promise<void> | undefined): Promise<Result> {
   // The first `setImmediate` may still run in the iteration of the event loop that started the work.
   await setImmediate();
   for (let pause = first; ;) {

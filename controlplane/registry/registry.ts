@@ -39,8 +39,9 @@ interface RegistryOptions extends Omit<KindOptions, 'stores'> {
 
 /** The stores by group (`''` for core) and resource. */
 export interface Stores {
+  /** Throws an `Error` if the resource has no store. */
   get(group: string, resource: string): StoredResource;
-  /** Returns `undefined` if there is no such built-in resource. */
+  /** Returns `undefined` if the resource has no store. */
   find(group: string, resource: string): StoredResource | undefined;
 }
 
@@ -49,8 +50,8 @@ export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;
   /**
-   * Returns the store of a built-in resource in any version. `undefined` if no version is served and no part of the server
-   * reads the resource.
+   * Returns the store of a built-in resource in any version. `undefined` if the resource is not stored (a review), or if no
+   * version is served and no part of the server reads the resource.
    */
   storeOf(info: ResourceInfo): StoredResource | undefined;
   /** Returns the conversion of this version. `undefined` if it is the stored version or the resource has no store. */
@@ -65,11 +66,11 @@ export interface Registry {
    */
   columnsOf(info: ResourceInfo): TableColumns | undefined;
   /**
-   * Converts the object to another version of its kind. The object is not modified. The members of an object whose kind is not
-   * stored stay the same.
+   * Converts the object to another version of its kind. The object is not modified. If its kind is not stored, only
+   * `apiVersion` and `kind` change.
    */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
-  /** Sets the defaults of an object of a built-in kind, in the version of the object. Does nothing for other kinds. */
+  /** Sets the defaults of an object of a kind that has a store, in the version of the object. Does nothing for other kinds. */
   applyDefaults(object: KubeObject): void;
   close(): void;
 }

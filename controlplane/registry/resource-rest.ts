@@ -53,7 +53,7 @@ interface WriteRequest {
   readonly options: WriteOptions;
 }
 
-/** Serves a resource that cannot be written. */
+/** Serves the reads of a resource in one version. */
 export function createReadingRest(version: ReadVersion): Rest {
   return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionCodec(version)) };
 }
@@ -109,7 +109,7 @@ export function createResourceRest(version: ServedVersion): Rest {
 }
 
 function warnOfDependents({ store }: ServedVersion, context: RequestContext, options: DeleteOptions): void {
-  const text = store.strategy.unsaidPropagation;
+  const text = store.strategy.defaultPropagationWarning;
   if (text !== undefined && options.propagationPolicy === '' && options.orphanDependents === undefined)
     context.warn(text);
 }
@@ -190,7 +190,7 @@ function expectedAt({ version, endpoint }: WriteRequest['path']): ExpectedKind {
   return endpoint.subresource === 'status' ? { ...version.expected, isStatus: true } : version.expected;
 }
 
-/** Returns the object with the owners of its fields, which are computed on what the served version shows after the write. */
+/** Returns the object with the owners of its fields, which are computed on the object as `VersionCodec.asServed` returns it. */
 async function withOwners(
   request: WriteRequest,
   live: KubeObject | undefined,

@@ -1,6 +1,6 @@
 /**
  * The `scale` subresource: serves a workload as the `autoscaling/v1` Scale that `scale-view.ts` maps it to. Writes go through
- * the resource's own update with only `spec.replicas` changed.
+ * the resource's own update with only the desired replicas changed.
  */
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
@@ -99,7 +99,7 @@ class ScaleWrites {
 
   /**
    * Returns the change that applies a patch of the Scale, as an apply patch of the workload that contains the replicas alone.
-   * Throws a 400 or a 422 for an invalid patch.
+   * Throws a 400, a 422 or a 500 for an invalid patch. The change throws a 409 for conflicts.
    */
   apply(
     context: RequestContext,

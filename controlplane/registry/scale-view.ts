@@ -19,10 +19,10 @@ interface Workload {
 /** Creates a Scale. As in kube-apiserver, zero replicas are omitted from `spec` and an empty selector from `status`. */
 export function newScale(
   { metadata }: KubeObject,
-  numbers: { readonly wanted: number; readonly current: number; readonly selector: string },
+  shown: { readonly desired: number; readonly current: number; readonly selector: string },
 ): Scale {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = metadata;
-  const { wanted, current, selector } = numbers;
+  const { desired, current, selector } = shown;
   return {
     kind: 'Scale',
     apiVersion: 'autoscaling/v1',
@@ -33,7 +33,7 @@ export function newScale(
       ...(resourceVersion === undefined ? {} : { resourceVersion }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
     },
-    spec: wanted === 0 ? {} : { replicas: wanted },
+    spec: desired === 0 ? {} : { replicas: desired },
     status: { replicas: current, ...(selector === '' ? {} : { selector }) },
   };
 }
@@ -42,7 +42,7 @@ export function newScale(
 function scaleOf(object: KubeObject): Scale {
   const { spec, status } = object as unknown as Workload;
   return newScale(object, {
-    wanted: spec?.replicas ?? 0,
+    desired: spec?.replicas ?? 0,
     current: status?.replicas ?? 0,
     selector: selectorText(spec?.selector),
   });

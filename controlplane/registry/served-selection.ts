@@ -83,7 +83,7 @@ export async function listMatching(
  */
 export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
   const shown = new Map<string, boolean>();
-  const seen = (event: WatchEvent): WatchEvent[] => {
+  const eventsFor = (event: WatchEvent): WatchEvent[] => {
     if (!('entry' in event)) return [event];
     const { namespace = '', name = '' } = event.entry.object.metadata;
     const key = `${namespace}/${name}`;
@@ -101,7 +101,7 @@ export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
   return {
     isPatient: client.isPatient === true,
     onEvents(events) {
-      const kept = events.flatMap(seen);
+      const kept = events.flatMap(eventsFor);
       return kept.length === 0 ? true : client.onEvents(kept);
     },
     onEnd: () => client.onEnd(),

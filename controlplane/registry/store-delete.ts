@@ -55,8 +55,8 @@ interface Deletion {
 }
 
 /**
- * Deletes an object, or begins its graceful deletion. Rejects with 404 if the object does not exist, and with 409 if a
- * precondition fails.
+ * Deletes an object, or begins its graceful deletion. Rejects with 404 if the object does not exist, with 400 for a name that
+ * no object can have, with 409 if a precondition fails, and with the errors of admission and of the storage.
  */
 export async function deleteEntry(store: Store, context: RequestContext, target: DeleteTarget): Promise<Deleted> {
   const deletion: Deletion = { store, context, target };
@@ -138,8 +138,8 @@ async function write(
 }
 
 /**
- * Marks an object of a kind with a phase for termination (namespaces), unless it is marked. Resolves to `undefined` if a
- * DELETE may remove it.
+ * Marks an object for termination, unless it is marked. For kinds whose objects are always marked before they are removed
+ * (namespaces, definitions of custom resources). Resolves to `undefined` if the object is marked and a DELETE may remove it.
  */
 async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted | undefined> {
   const { store } = deletion;
@@ -150,7 +150,7 @@ async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted
     const object = cloneJson(entry.object);
     object.metadata.deletionTimestamp = formatTime(store.clock.now());
     strategy.markTerminating?.(object);
-    // Definitions of custom resources ignore the policy when they are marked.
+    // Definitions of custom resources ignore the propagation policy when they are marked.
     const finalizers =
       strategy.remainingFinalizers === undefined ? undefined : collectorFinalizers(store, object, options);
     if (finalizers !== undefined) setFinalizers(object, finalizers);
@@ -278,6 +278,7 @@ function gracePeriod(
   const graceful = store.strategy.gracefulDeletion;
   if (graceful === undefined) return 'none';
   const { metadata } = object;
+  // As in kube-apiserver, a negative number is one second.
   const asked =
     options.gracePeriodSeconds === undefined
       ? undefined
@@ -296,7 +297,7 @@ function gracePeriod(
   const seconds = graceful.gracePeriodSeconds(object, asked);
   metadata.deletionTimestamp = formatTime(nowMs + durationMs(seconds));
   metadata.deletionGracePeriodSeconds = seconds;
-  countIntent(object);
+  incrementGeneration(object);
   return seconds;
 }
 
@@ -308,15 +309,15 @@ function durationMs(seconds: number): number {
   return Number(BigInt.asIntN(64, BigInt(Math.trunc(seconds)) * 1_000_000_000n) / 1_000_000n);
 }
 
-/** Counts the deletion as a change of the spec, for kinds with a generation. */
-function countIntent(object: KubeObject): void {
+/** Counts the deletion as a change of the spec. Does nothing to an object without a generation. */
+function incrementGeneration(object: KubeObject): void {
   const { generation } = object.metadata;
   if (generation !== undefined && generation > 0) object.metadata.generation = generation + 1;
 }
 
 function markAsDeleting(object: KubeObject, nowMs: number): void {
   const { metadata } = object;
-  if (metadata.deletionTimestamp === undefined) countIntent(object);
+  if (metadata.deletionTimestamp === undefined) incrementGeneration(object);
   if (metadata.deletionTimestamp === undefined || Date.parse(metadata.deletionTimestamp) > nowMs) {
     metadata.deletionTimestamp = formatTime(nowMs);
   }
@@ -338,8 +339,7 @@ function collectorFinalizers(
   const after = before.filter((one) => one !== ORPHAN_FINALIZER && one !== FOREGROUND_FINALIZER);
   const wanted = collectorFinalizer(policy, before, options);
   if (wanted !== undefined) after.push(wanted);
-  const known = new Set(before);
-  const same = after.length === before.length && after.every((one) => known.has(one));
+  const same = after.length === before.length && after.every((one) => before.includes(one));
   return same ? undefined : after;
 }
 
@@ -359,8 +359,8 @@ function collectorFinalizer(
     default:
       break;
   }
-  const there = finalizers.find((one) => one === ORPHAN_FINALIZER || one === FOREGROUND_FINALIZER);
-  return there ?? (policy === 'Orphan' ? ORPHAN_FINALIZER : undefined);
+  const present = finalizers.find((one) => one === ORPHAN_FINALIZER || one === FOREGROUND_FINALIZER);
+  return present ?? (policy === 'Orphan' ? ORPHAN_FINALIZER : undefined);
 }
 
 function setFinalizers(object: KubeObject, finalizers: string[]): void {
@@ -368,7 +368,10 @@ function setFinalizers(object: KubeObject, finalizers: string[]): void {
   else object.metadata.finalizers = finalizers;
 }
 
-/** Deletes the listed objects, several at a time, and ignores those that are gone already. Throws the first other failure. */
+/**
+ * Deletes the listed objects, several at a time, and ignores those that are gone already. Rejects with the first other failure,
+ * while the deletions that run beside it go on.
+ */
 export async function deleteCollection(
   store: Store,
   context: RequestContext,

@@ -6,7 +6,13 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import { pathSegmentErrors } from '../../api/meta/names.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
-import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import {
+  newBadRequest,
+  newErrorWithoutReason,
+  newExpired,
+  newStatusError,
+  type StatusError,
+} from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { selectionOf, type Selection } from '../storage/selection.ts';
 import type { CacheList } from '../storage/cache-list.ts';
@@ -14,13 +20,13 @@ import type { CacheWatchHandle } from '../storage/cache-watch.ts';
 import type { CacheEntry } from '../storage/cache-entry.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
 import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
-import { catchUp, notFoundIn, unexplained, type StoredResource } from './store.ts';
+import { catchUp, notFoundIn, type StoredResource } from './store.ts';
 import { UINT64_MAX } from '../../api/meta/integers.ts';
 
 /**
  * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
- * cache has the version. Throws a 404, a 400 for a name that no object can have, a 500 for what is no version, and a 504 if the
- * wait takes too long.
+ * cache has the version. Throws a 404, a 400 for a name that no object can have, a 500 for a text that is no version, and a
+ * 504 if the wait takes too long.
  */
 export function getEntry(
   store: StoredResource,
@@ -30,7 +36,7 @@ export function getEntry(
 ): Promise<CacheEntry> | CacheEntry {
   const text = options.resourceVersion;
   if (text === '' || text === '0') return currentEntry(store, target.namespace, target.name);
-  if (!isVersion(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  if (!isVersion(text)) throw newErrorWithoutReason(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   if (revision <= store.cache.revision()) return currentEntry(store, target.namespace, target.name);
   return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
@@ -83,8 +89,8 @@ function tooLarge(revision: number, current: number): StatusError {
   });
 }
 
-/** The state that a list shows. */
-interface Wanted {
+/** The state that a list shows, and the page of it. */
+interface RequestedPage {
   /** `undefined` means the newest state. */
   readonly exact: number | undefined;
   readonly notOlderThan: number;
@@ -100,8 +106,11 @@ interface Selected {
   readonly prefix: string;
 }
 
-/** Evaluates resourceVersion, resourceVersionMatch, limit and continue. Throws a 400 for values that are invalid together. */
-function wanted(options: ListOptions): Wanted {
+/**
+ * Evaluates resourceVersion, resourceVersionMatch, limit and continue. Throws a 400 for an invalid version or token, and for a
+ * version beside a token.
+ */
+function requestedPage(options: ListOptions): RequestedPage {
   const { resourceVersion, resourceVersionMatch: match, limit } = options;
   if (options.continue !== '') {
     const token = decodeContinue(options.continue);
@@ -134,7 +143,7 @@ export function listEntries(
   options: ListOptions,
 ): Promise<ListResult> | ListResult {
   checkFields(store, options.fieldSelector);
-  const want = wanted(options);
+  const request = requestedPage(options);
   const selected: Selected = {
     selection: selectionOf(target.namespace, {
       ...(target.name === undefined ? {} : { name: target.name }),
@@ -143,25 +152,28 @@ export function listEntries(
     }),
     prefix: listPrefix(store, target.namespace),
   };
-  if (want.notOlderThan > store.cache.revision()) {
-    return waitFor(store, want.notOlderThan, context.signal).then(() => listState(store, context, selected, want));
+  if (request.notOlderThan > store.cache.revision()) {
+    return waitFor(store, request.notOlderThan, context.signal).then(() =>
+      listState(store, context, selected, request),
+    );
   }
-  return listState(store, context, selected, want);
+  return listState(store, context, selected, request);
 }
 
 function listState(
   store: StoredResource,
   context: RequestContext,
   { selection, prefix }: Selected,
-  want: Wanted,
+  request: RequestedPage,
 ): Promise<ListResult> | ListResult {
-  const request = {
+  const { limit, token, exact } = request;
+  const read = {
     selection,
-    limit: want.limit,
-    ...(want.token === undefined ? {} : { startAfter: prefix + want.token.after }),
-    ...(want.exact === undefined ? {} : { revision: want.exact }),
+    limit,
+    ...(token === undefined ? {} : { startAfter: prefix + token.after }),
+    ...(exact === undefined ? {} : { revision: exact }),
   };
-  const page = readPage(store, want, () => store.cache.listInSlices(request, context.signal));
+  const page = readPage(store, request, () => store.cache.listInSlices(read, context.signal));
   return page instanceof Promise ? page.then((one) => resultOf(one, prefix)) : resultOf(page, prefix);
 }
 
@@ -188,16 +200,16 @@ function listPrefix(store: StoredResource, namespace: string): string {
  */
 function readPage(
   store: StoredResource,
-  want: Wanted,
+  request: RequestedPage,
   read: () => Promise<CacheList> | CacheList,
 ): Promise<CacheList> | CacheList {
   const explain = (error: unknown): never => {
     if (isStorageError(error, 'compacted')) {
-      if (want.token !== undefined) throw expiredContinue(want.token);
+      if (request.token !== undefined) throw expiredContinue(request.token);
       throw newExpired('The resourceVersion for the provided list is too old.');
     }
     if (isStorageError(error, 'future-revision'))
-      throw tooLarge(want.exact ?? want.notOlderThan, store.cache.revision());
+      throw tooLarge(request.exact ?? request.notOlderThan, store.cache.revision());
     throw error;
   };
   try {
@@ -225,9 +237,9 @@ export function checkFields(store: StoredResource, selector: FieldSelector): voi
 }
 
 /**
- * Opens a watch from a resource version. Rejects with a 500 for what is no version, a 400 for an unknown field, a 410 for a
- * version that is compacted, a 504 for one that does not exist yet, if existing objects are requested, and a 503 if the storage
- * does not answer.
+ * Opens a watch from a resource version. Rejects with a 500 for a text that is no version, a 400 for an unknown field, a 410
+ * for a version that is compacted, a 504 for one that does not exist yet, if existing objects are requested, and a 503 if the
+ * storage does not answer.
  */
 export async function watchEntries(
   store: StoredResource,
@@ -237,7 +249,7 @@ export async function watchEntries(
 ): Promise<CacheWatchHandle> {
   checkFields(store, options.fieldSelector);
   const text = options.resourceVersion;
-  if (text !== '' && !isVersion(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  if (text !== '' && !isVersion(text)) throw newErrorWithoutReason(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   const initial = options.sendInitialEvents ?? revision === 0;
   // Another server may have shown the revision to the client.

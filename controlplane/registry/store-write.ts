@@ -1,16 +1,17 @@
 /**
  * Implements creates and changes of the generic store. Every kind is written in the same order of steps.
  *
- * A create sets system fields and the name, and then runs mutating admission, reservation, prepareForCreate, validation,
+ * A create runs mutating admission, sets system fields and the name, and then runs reservation, prepareForCreate, validation,
  * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
- * runs mutating admission, the check of resourceVersion, prepareForUpdate, validation and the remaining steps. A change that
- * meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An unchanged object
- * is not written. State that was read before an `await` may be stale afterwards, so the storage compares revisions.
+ * runs mutating admission, the check of resourceVersion, reservation, prepareForUpdate, validation and the remaining steps. A
+ * change that meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An
+ * unchanged object is not written. State that was read before an `await` may be stale afterwards, so the storage compares
+ * revisions.
  */
 import { generateName, pathSegmentErrors } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
+import { newConflict, newErrorWithoutReason, newInvalid } from '../../api/meta/status-error.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
@@ -26,7 +27,6 @@ import {
   MODIFIED,
   strategyContext,
   subjectOf,
-  unexplained,
   type Store,
 } from './store.ts';
 import type { Reservation, Strategy, StrategyContext } from './strategy.ts';
@@ -106,7 +106,7 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
     const entry = await writeAdmitted(write, { object, old: undefined }, () => {
       // kube-apiserver's storage refuses a new object with a resourceVersion. A dry run does not reach the storage.
       if ((metadata.resourceVersion ?? '') !== '' && !target.options.dryRun) {
-        throw unexplained('resourceVersion should not be set on objects to be created');
+        throw newErrorWithoutReason('resourceVersion should not be set on objects to be created');
       }
       return putNew(store, target, object);
     });
@@ -169,8 +169,8 @@ async function putNew(store: Store, target: WriteTarget, written: KubeObject): P
 }
 
 /**
- * Resolves to the object in the form that is stored. It has no resource version, because the revision of its key is the
- * version.
+ * Resolves to the object in the form that is stored: the object itself, or the converted one. The latter has no resource
+ * version, because the revision of its key is the version.
  */
 async function storageFormOf({ storageForm }: Store, object: KubeObject): Promise<KubeObject> {
   if (storageForm === undefined) return object;
@@ -203,8 +203,9 @@ export interface Change {
 }
 
 /**
- * Updates an object, or creates it if the strategy allows that. Rejects with a `StatusError`, or with the reason of the signal
- * if the request is aborted. Nothing is written then, except that a storage that did not answer in time (504) may have written.
+ * Changes an object. Creates a missing one if `change.creates` is set. Rejects with a `StatusError`, or with the reason of the
+ * signal if the request is aborted. Nothing is written then, except that a storage that did not answer in time (504) may have
+ * written.
  */
 export async function changeEntry(
   store: Store,
@@ -312,20 +313,20 @@ async function prepareChange(
   old: KubeObject,
   forStrategy: StrategyContext,
 ): Promise<void> {
-  const { strategy: endpoint } = target.endpoint;
+  const { strategy } = target.endpoint;
   matchNamespace(object, store.info, target.namespace);
   copyGeneration(object, old);
-  endpoint.prepareForUpdate?.(object, old, forStrategy);
-  if (endpoint.changesGeneration?.(object, old) === true) {
+  strategy.prepareForUpdate?.(object, old, forStrategy);
+  if (strategy.changesGeneration?.(object, old) === true) {
     object.metadata.generation = Number(old.metadata.generation ?? 0) + 1;
   }
   keepIdentity(object, old);
   const metadataErrors = changedMetadataErrors(store, target.endpoint, object, old);
-  const validated = endpoint.validateUpdate?.(object, old, { ...forStrategy, metadataErrors }) ?? [];
+  const validated = strategy.validateUpdate?.(object, old, { ...forStrategy, metadataErrors }) ?? [];
   const errors = [...metadataErrors, ...(validated instanceof Promise ? await validated : validated)];
   if (errors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, errors);
   if (context.isLarge === true) await nextTurn();
-  for (const text of endpoint.warningsOnUpdate?.(object, old, forStrategy) ?? []) context.warn(text);
+  for (const text of strategy.warningsOnUpdate?.(object, old, forStrategy) ?? []) context.warn(text);
   store.strategy.canonicalise?.(object);
 }
 
@@ -334,7 +335,10 @@ function copyGeneration(object: KubeObject, old: KubeObject): void {
   else object.metadata.generation = old.metadata.generation;
 }
 
-/** Copies the fields that an update cannot change from the old object: its identity, and whether it is terminating. */
+/**
+ * Copies the fields that an update cannot change from the old object: its identity, and whether it is terminating. A UID and a
+ * grace period of the request stay, so that validation refuses changed ones.
+ */
 function keepIdentity(object: KubeObject, old: KubeObject): void {
   const { metadata } = object;
   const before = old.metadata;
@@ -369,7 +373,7 @@ async function putChanged(
   return store.cache.entryOf(stored);
 }
 
-/** Whether the update removed the last finalizer of a terminating object. */
+/** Whether the object is terminating, and neither finalizers nor a grace period keep it after the update. */
 function deletedByUpdate(store: Store, object: KubeObject, old: KubeObject): boolean {
   if ((object.metadata.finalizers ?? []).length > 0) return false;
   if ((store.strategy.remainingFinalizers?.(object) ?? 0) > 0) return false;

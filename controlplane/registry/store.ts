@@ -7,7 +7,6 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { GroupVersionKind, KubeObject } from '../../api/meta/object.ts';
 import {
   newConflict,
-  newErrorWithoutReason,
   newInternalError,
   newNotFound,
   newStatusError,
@@ -159,11 +158,6 @@ function interpretUnavailable(error: unknown): unknown {
 
 /** kube-apiserver's text of a conflict. */
 export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';
-
-/** Returns an error that kube-apiserver returns without a reason. */
-export function unexplained(message: string): StatusError {
-  return newErrorWithoutReason(message);
-}
 
 interface AdmissionInput {
   readonly operation: Operation;

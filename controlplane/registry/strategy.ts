@@ -3,9 +3,9 @@
  * everything that all kinds share (names, UID, resourceVersion, finalizers, admission, managed fields).
  *
  * Functions get objects in the stored version, already decoded and defaulted by the schema table. Those of a custom resource
- * that a webhook converts are in the version of the request. `applyDefaults`, `reserve`, `canonicalise`, `markTerminating` and
- * those that prepare may modify `object`. `old` is shared with the cache and is never modified. Validation returns all errors
- * and never throws. The comment of a member describes the default for kinds that omit it.
+ * that a webhook converts are in the version of the request. `applyDefaults`, `reserve`, `canonicalise`, `markTerminating`,
+ * `gracePeriodSeconds` and those that prepare may modify `object`. `old` is shared with the cache and is never modified.
+ * Validation returns all errors and never throws. The comment of a member describes the default for kinds that omit it.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';
@@ -24,7 +24,7 @@ export interface StrategyContext {
   readonly dryRun: boolean;
   /** The wall-clock time in milliseconds. */
   readonly nowMs: number;
-  /** The errors of the object's metadata, which the store reports before those of the strategy. */
+  /** The errors of the object's metadata, which the store reports itself. Only validation gets them. */
   readonly metadataErrors?: readonly FieldError[];
 }
 
@@ -63,7 +63,9 @@ export interface TableColumn {
 /** A cell that shows how long ago something happened. Its text is computed when a Table is requested. */
 export interface Elapsed {
   readonly sinceMs: number;
+  /** The text before the duration. */
   readonly before?: string;
+  /** The text after the duration. */
   readonly after?: string;
 }
 
@@ -111,7 +113,7 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   changesGeneration?(object: Object, old: Object): boolean;
   /**
    * How the kind itself validates metadata on an update, in this order, after the generic store has. Each check repeats causes.
-   * The default is `['update', 'whole']`, and `['update']` for subresources and custom resources.
+   * The default is `['update', 'whole']`, and `['update']` for subresources, custom resources and their definitions.
    */
   readonly metadataChecks?: readonly MetadataCheck[];
   /** The group in which the kind does not validate metadata itself, if it is served in two. */
@@ -172,7 +174,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   /** The `propagationPolicy` of requests without one. The default is `Background`. */
   readonly defaultPropagation?: 'Orphan' | 'Background' | 'Unsupported';
   /** The warning for a DELETE without a policy for the dependents. */
-  readonly unsaidPropagation?: string;
+  readonly defaultPropagationWarning?: string;
   /** Whether the response to a DELETE is the removed object instead of a Status. */
   readonly returnsDeleted?: boolean;
   /** Checks the deletion before anything is marked. Throws a `StatusError`. */
@@ -227,7 +229,10 @@ export interface KindRow {
   readonly group: string;
   readonly resource: string;
   readonly strategy: Strategy;
-  /** The conversions by version, for served versions that differ from the stored one in more than `apiVersion`. */
+  /**
+   * The conversions of served versions that differ from the stored one in more than `apiVersion`, by version. The key of a
+   * version of another group is `group/version`.
+   */
   readonly conversions?: Readonly<Record<string, Conversion>>;
 }
 

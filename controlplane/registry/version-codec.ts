@@ -60,7 +60,7 @@ export class VersionCodec {
     return served;
   }
 
-  /** Converts the entries in advance if the conversion takes time. Returns `undefined` if it does not. */
+  /** Converts the entries in advance if a webhook converts. Returns `undefined` if none is left for the webhook. */
   ready(entries: readonly Entry[]): Promise<void> | undefined {
     const { conversion } = this.#version;
     if (conversion?.convertAll === undefined) return undefined;
@@ -75,7 +75,7 @@ export class VersionCodec {
     });
   }
 
-  /** Returns one entry, or a promise of it if the conversion takes time. */
+  /** Returns the entry in the served version, or a promise of it if the webhook has to convert it. */
   later(stored: Entry): Promise<Entry> | Entry {
     const ready = this.ready([stored]);
     return ready === undefined ? this.entry(stored) : ready.then(() => this.entry(stored));

@@ -79,7 +79,7 @@ export async function admitChange(
 }
 
 /**
- * Runs the validating plugins and then `put`. If the object is not written, it reverts what plugins have recorded about it.
+ * Runs the validating plugins and then `put`. If one of them fails, it reverts what plugins have recorded about the object.
  */
 export async function writeAdmitted(
   { store, context, target }: Write,

@@ -7,13 +7,13 @@ import type { WriteTarget } from './write-admission.ts';
 
 /**
  * Returns a 409. Its message reports whether the existing object is being deleted. A body with a `generateName` gets
- * Retry-After, also if it has a name, because the next attempt may generate another.
+ * Retry-After, because the next attempt may generate a free name. As in kube-apiserver, so does one that has a name as well.
  */
 export function alreadyExists(store: Store, namespace: string, { metadata }: KubeObject): Error {
   const { name = '', generateName = '' } = metadata;
   const error = generateName === '' ? newAlreadyExists(subjectOf(store), name) : nameNotGenerated(store, name);
-  const there = store.cache.get(namespace, name);
-  if (there?.object.metadata.deletionTimestamp === undefined) return error;
+  const existing = store.cache.get(namespace, name);
+  if (existing?.object.metadata.deletionTimestamp === undefined) return error;
   const { message, details } = error.status;
   return newStatusError(
     409,

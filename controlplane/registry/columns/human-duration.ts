@@ -28,7 +28,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Returns for how many milliseconds the text of a duration that grows stays the same; 0 for a duration below zero. */
+/** Returns for how many milliseconds at least the text of a growing duration stays the same; 0 for one below zero. */
 export function humanDurationLasts(durationMs: number): number {
   if (durationMs < 0) return 0;
   const unit = durationMs < 10 * MINUTE ? SECOND : durationMs < 8 * HOUR ? MINUTE : durationMs < 8 * DAY ? HOUR : DAY;

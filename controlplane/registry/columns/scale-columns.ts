@@ -8,7 +8,7 @@ function replicasOf(part: unknown): number {
   return typeof replicas === 'number' ? replicas : 0;
 }
 
-/** The columns of custom resources, which show no number that is absent. */
+/** The columns of the `scale` subresource of custom resources. The cell of absent or zero desired replicas is null. */
 export const customScaleColumns: TableColumns = {
   columns: [
     nameColumn,

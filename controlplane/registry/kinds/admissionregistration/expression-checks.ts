@@ -41,7 +41,10 @@ export interface ExpressionQuestion {
 /** The result for an expression that is valid, but whose estimated cost exceeds the limit of its place. */
 export const TOO_COMPLEX: unique symbol = Symbol('too complex');
 
-/** Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
+/**
+ * Returns why an expression is invalid (`compilation failed: …`, `must evaluate to bool but got int`), `TOO_COMPLEX`, or
+ * `undefined` if it is valid.
+ */
 export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
 /**
@@ -70,7 +73,8 @@ const EXPRESSIONS_PER_TURN = 4;
 
 /**
  * Validates an object with any number of expressions. If there are many, they are checked in slices, and this returns a
- * promise: compiling a thousand of them takes seconds. `validate` is called twice then, so it must be pure.
+ * promise: compiling a thousand of them takes seconds. `validate` is called twice, first to collect the expressions, so it must
+ * be pure.
  */
 export function checkedInSlices(
   check: ExpressionChecker,

@@ -24,7 +24,7 @@ import {
 const MAX_DEVICE_COST = 1_000_000;
 
 /** The type to which an expression of a place must evaluate. A place without a row accepts any type. */
-const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
+const RESULT_TYPES: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
   matchCondition: bool,
   validation: bool,
   deviceSelector: bool,
@@ -37,16 +37,16 @@ const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
 function environmentOf(question: ExpressionQuestion): CelEnvironment {
   const { place, params, authorizer } = question;
   if (place === 'deviceSelector') return DEVICE_ENVIRONMENT;
-  const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
-  if (place !== 'matchCondition') known['namespaceObject'] = namespaceType;
-  if (params) known['params'] = dyn;
+  const variables: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
+  if (place !== 'matchCondition') variables['namespaceObject'] = namespaceType;
+  if (params) variables['params'] = dyn;
   if (authorizer) {
-    known['authorizer'] = opaque('kubernetes.authorization.Authorizer');
-    known['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
+    variables['authorizer'] = opaque('kubernetes.authorization.Authorizer');
+    variables['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
   }
-  if (question.visible > 0) known['variables'] = variablesType(question);
+  if (question.visible > 0) variables['variables'] = variablesType(question);
   const patches = place === 'applyConfiguration' || place === 'jsonPatch';
-  return patches ? { variables: known, ...PATCH_DECLARATIONS } : { variables: known };
+  return patches ? { variables, ...PATCH_DECLARATIONS } : { variables };
 }
 
 /** The types of the first variables of an object, by name. */
@@ -91,8 +91,8 @@ function typeOf(question: ExpressionQuestion): CelType {
 }
 
 /**
- * Returns why an expression is invalid at its place, or `undefined` if it is valid. Keeps the types of variables by their
- * array, so that each variable of an object is compiled once.
+ * Returns why an expression is invalid at its place, `TOO_COMPLEX` if its cost exceeds the limit, or `undefined` if it is
+ * valid. Keeps the types of variables by their array, so that each variable of an object is compiled once.
  */
 export const checkExpression: ExpressionChecker = (question) => {
   const { place, expression } = question;
@@ -105,7 +105,7 @@ export const checkExpression: ExpressionChecker = (question) => {
     throw error;
   }
   if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;
-  const wanted = WANTED[place];
+  const wanted = RESULT_TYPES[place];
   if (wanted === undefined || (place === 'deviceSelector' && isOpen(type)) || isExactly(wanted, type)) return undefined;
   // A null result means that no annotation is added.
   if (place === 'auditAnnotation' && type.kind === 'null') return undefined;

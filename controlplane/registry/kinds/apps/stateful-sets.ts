@@ -173,13 +173,13 @@ const CHANGEABLE = [
 
 function statefulSetUpdateErrors(object: StatefulSet, old: StatefulSet): FieldError[] {
   const errors = statefulSetErrors(object, { isCreate: false });
-  const munged = cloneJson(object.spec ?? {}) as Record<string, unknown>;
+  const comparable = cloneJson(object.spec ?? {}) as Record<string, unknown>;
   for (const field of CHANGEABLE) {
     const value = old.spec?.[field];
-    if (value === undefined) delete munged[field];
-    else munged[field] = value;
+    if (value === undefined) delete comparable[field];
+    else comparable[field] = value;
   }
-  if (!equalAs('io.k8s.api.apps.v1.StatefulSetSpec', munged, old.spec ?? {})) errors.push(forbidden('spec', FIXED));
+  if (!equalAs('io.k8s.api.apps.v1.StatefulSetSpec', comparable, old.spec ?? {})) errors.push(forbidden('spec', FIXED));
   return errors;
 }
 

@@ -136,7 +136,7 @@ export function controllerPolicyErrors(template: PodTemplate | undefined, kind: 
   return errors;
 }
 
-/** Validates a count of pods. The value is a number that is not negative, or a percentage such as `25%`. */
+/** Validates a count of pods: a number that is not negative, or a percentage such as `25%`. An absent value is valid. */
 export function countOrPercentErrors(field: string, value: string | number | undefined): FieldError[] {
   if (typeof value === 'string') {
     if (parsePercent(value) !== undefined) return [];
@@ -157,7 +157,7 @@ export function notAbove100(field: string, value: string | number | undefined): 
   return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];
 }
 
-/** Returns whether the value is zero. A value that cannot be parsed counts as zero. */
+/** Returns whether the value is zero. A text that cannot be parsed counts as zero, and an absent value does not. */
 export function isZero(value: string | number | undefined): boolean {
   if (typeof value !== 'string') return value === 0;
   const count = parsePercent(value) ?? (/^[+-]?\d+$/.test(value) ? Number(value) : 0);

@@ -78,7 +78,7 @@ function toOld(metric: Metric | MetricStatus, side: Side): Loose {
   const { object, pods, resource, containerResource, external } = metric;
   const described = object as Described | undefined;
   const amounts = { object: sideOf(object), pods: sideOf(pods), external: sideOf(external) };
-  // The older types of a status always have an amount, those of a metric only in part.
+  // In the older form, a status always has an amount, and a metric may lack it.
   const zero = side === 'current' ? '0' : undefined;
   const resourceMembers = (source: { name?: string | undefined } | undefined): Loose => ({
     name: source?.name,

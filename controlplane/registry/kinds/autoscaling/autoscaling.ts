@@ -239,7 +239,10 @@ function policyErrors(
   return errors;
 }
 
-/** Validates an autoscaler. Only if the target of `old` has no API group, or its minimum is 0, the new object may have that. */
+/**
+ * Validates an autoscaler. Its target may lack an API group only if the target of `old` has none, and its minimum may be 0 only
+ * if that of `old` is 0.
+ */
 function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const { minReplicas, maxReplicas = 0, metrics = [], scaleTargetRef, behavior } = object.spec ?? {};
   const errors: FieldError[] = [];

@@ -51,8 +51,8 @@ function jobDefaults(job: Job): void {
     for (const condition of rule.onPodConditions ?? []) if ((condition.status ?? '') === '') condition.status = 'True';
   }
   const labels = spec.template.metadata?.labels;
-  // Both share one object, as in kube-apiserver, so that the job also gets the labels that `generateSelector` adds to the
-  // template.
+  // The job and its template share one object, as in kube-apiserver, so that the job also gets the labels that
+  // `generateSelector` adds to the template.
   if (labels !== undefined && Object.keys(job.metadata.labels ?? {}).length === 0) job.metadata.labels = labels;
 }
 
@@ -163,7 +163,7 @@ function comparableAffinity(now: Affinity, old: Affinity): Affinity {
   return now.nodeAffinity === undefined ? kept : { ...kept, nodeAffinity: now.nodeAffinity };
 }
 
-/** Returns the old spec with what may change taken from the new one: scheduling directives and resources of containers. */
+/** Returns the old spec with the parts of the new one that may change: scheduling directives and resources of containers. */
 function comparableSpec(now: PodSpec, old: PodSpec): object {
   const comparable: Record<string, unknown> = {
     ...cloneJson(old),
@@ -181,7 +181,10 @@ function comparableSpec(now: PodSpec, old: PodSpec): object {
   return comparable;
 }
 
-/** Validates changes of the template. Only the spec of the template is immutable in a suspended job without active pods. */
+/**
+ * Validates changes of the template, which is immutable. In a suspended job without active pods, its metadata may change, and
+ * so may the parts of its spec that `comparableSpec` names.
+ */
 function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   const template = job.spec?.template ?? {};
   const before = old.spec?.template ?? {};
@@ -219,7 +222,7 @@ const jobs: Strategy<Job> = {
   warningsOnUpdate: (job, old) =>
     isSameGeneration(job, old) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
-  unsaidPropagation: ORPHANED_PODS,
+  defaultPropagationWarning: ORPHANED_PODS,
   selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
   unsupportedField: (field) => `field label ${quoteText(field)} not supported for Job`,
   columns: jobColumns,

@@ -18,6 +18,10 @@ import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
 const OPERATORS = ['In', 'NotIn'];
 const STATES = ['False', 'True', 'Unknown'];
+/** The limits of policies in kube-apiserver (pkg/apis/batch/validation). */
+const MAX_RULES = 20;
+const MAX_CONDITION_PATTERNS = 20;
+const MAX_EXIT_CODES = 255;
 
 /** Lists the valid values as Go prints a slice of strings. */
 const valid = (values: readonly string[]): string =>
@@ -35,7 +39,7 @@ export function failurePolicyErrors(spec: JobSpec, path: string): FieldError[] {
       ({ name }) => name,
     ),
   );
-  const errors = maxItems(at, policy.rules, 20);
+  const errors = maxItems(at, policy.rules, MAX_RULES);
   for (const [index, rule] of (policy.rules ?? []).entries())
     errors.push(...failureRuleErrors(rule, `${at}[${index}]`, spec, containers));
   return errors;
@@ -56,7 +60,7 @@ function failureRuleErrors(
   } else if (!ACTIONS.includes(action)) errors.push(notSupported(`${at}.action`, action, ACTIONS));
   if (onExitCodes !== undefined) errors.push(...exitCodeErrors(onExitCodes, `${at}.onExitCodes`, containers));
   if (onPodConditions.length > 0) {
-    errors.push(...maxItems(`${at}.onPodConditions`, onPodConditions, 20));
+    errors.push(...maxItems(`${at}.onPodConditions`, onPodConditions, MAX_CONDITION_PATTERNS));
     for (const [index, { type = '', status = '' }] of onPodConditions.entries()) {
       errors.push(...invalidFor(`${at}.onPodConditions[${index}].type`, type, qualifiedNameErrors(type)));
       if (status === '') errors.push(required(`${at}.onPodConditions[${index}].status`, valid(STATES)));
@@ -90,7 +94,7 @@ function exitCodeErrors(
     );
   }
   if (values.length === 0) errors.push(invalid(`${at}.values`, codes.values ?? null, 'at least one value is required'));
-  errors.push(...maxItems(`${at}.values`, values, 255));
+  errors.push(...maxItems(`${at}.values`, values, MAX_EXIT_CODES));
   const seen = new Set<number>();
   let ordered = true;
   for (const [index, value] of values.entries()) {
@@ -117,7 +121,7 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const rules = policy.rules ?? [];
   if (rules.length === 0)
     return [required(`${at}.rules`, 'at least one rules must be specified when the successPolicy is specified')];
-  const errors = maxItems(`${at}.rules`, rules, 20);
+  const errors = maxItems(`${at}.rules`, rules, MAX_RULES);
   const completions = spec.completions ?? 0;
   for (const [index, rule] of rules.entries()) {
     const own = `${at}.rules[${index}]`;

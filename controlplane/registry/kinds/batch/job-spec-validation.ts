@@ -16,6 +16,8 @@ import type { JobSpec } from './job-types.ts';
 const RESTART = ['OnFailure', 'Never'];
 /** The largest `parallelism` and `maxFailedIndexes` of an indexed job, as in kube-apiserver. */
 const MAX_INDEXED = 100_000;
+/** The maximum number of characters of `managedBy`. */
+const MAX_MANAGED_BY = 63;
 
 /** Returns the errors of a job's spec. `path` is its path. */
 export function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
@@ -32,7 +34,7 @@ export function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
     errors.push(required(`${path}.backoffLimitPerIndex`, 'when maxFailedIndexes is specified'));
   if (spec.managedBy !== undefined) {
     errors.push(...domainPrefixedPathErrors(`${path}.managedBy`, spec.managedBy));
-    if (spec.managedBy.length > 63) errors.push(tooLong(`${path}.managedBy`, 63));
+    if (spec.managedBy.length > MAX_MANAGED_BY) errors.push(tooLong(`${path}.managedBy`, MAX_MANAGED_BY));
   }
   errors.push(
     ...completionErrors(spec, path),
@@ -92,7 +94,10 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
   return errors;
 }
 
-/** The largest values of both fields in a job with more than `MAX_INDEXED` completions and a back-off limit per index. */
+/**
+ * The largest `parallelism` and `maxFailedIndexes` of a job with more than `MAX_INDEXED` completions and a back-off limit per
+ * index.
+ */
 const MANY_AT_ONCE = 10_000;
 
 /**

@@ -13,7 +13,7 @@ import { humanDuration } from '../../columns/human-duration.ts';
 
 type Request = Kind<{ spec: V1CertificateSigningRequestSpec; status: V1CertificateSigningRequestStatus }>;
 
-/** kube-apiserver describes the other columns by the fields of the version v1beta1. */
+/** The type by whose fields kube-apiserver describes the columns, except for the requested duration. */
 const SPEC = 'certificates.v1beta1.CertificateSigningRequestSpec';
 
 export const certificateRequestColumns: TableColumns = {

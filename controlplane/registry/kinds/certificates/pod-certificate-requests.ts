@@ -23,6 +23,8 @@ type Request = Kind<{ spec: V1beta1PodCertificateRequestSpec; status: V1beta1Pod
 const ENDS = ['Denied', 'Failed', 'Issued'];
 const HOUR_SECONDS = 3600;
 const DAY_SECONDS = 86_400;
+/** The longest `maxExpirationSeconds` for signers that are not of `kubernetes.io`. */
+const MAX_EXPIRATION_SECONDS = 91 * DAY_SECONDS;
 const MAX_UID_BYTES = 128;
 
 function uidErrors(field: string, uid: string): FieldError[] {
@@ -61,7 +63,7 @@ function createErrors({ spec }: Request): FieldError[] {
   const seconds = spec?.maxExpirationSeconds;
   const at = 'spec.maxExpirationSeconds';
   if (seconds === undefined) return [...errors, required(at, 'must be set')];
-  const longest = /^([a-z0-9.-]+\.)?kubernetes\.io\//.test(signerName) ? DAY_SECONDS : 91 * DAY_SECONDS;
+  const longest = /^([a-z0-9.-]+\.)?kubernetes\.io\//.test(signerName) ? DAY_SECONDS : MAX_EXPIRATION_SECONDS;
   if (seconds < HOUR_SECONDS || seconds > longest)
     errors.push(invalid(at, seconds, `must be in the range [${HOUR_SECONDS}, ${longest}]`));
   return [...errors, ...possessionErrors(spec)];

@@ -8,7 +8,7 @@ export interface AgentCredentials {
   /** The client certificate, as PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
-  /** `--kubelet-certificate-authority`: the CAs of accepted serving certificates. They then need the address of the node. */
+  /** `--kubelet-certificate-authority`: the CAs of accepted serving certificates, which then must name the node's address. */
   readonly ca?: string | Buffer;
 }
 

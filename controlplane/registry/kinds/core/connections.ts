@@ -8,12 +8,17 @@ import type { Pod } from '../../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { forwardingFault } from '../../../../api/http/request-path.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { newBadRequest, newNotFound, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
+import {
+  newBadRequest,
+  newErrorWithoutReason,
+  newNotFound,
+  newServiceUnavailable,
+} from '../../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
 import type { AgentOrigin, ConnectRequest, ConnectTarget, RequestContext, Rest } from '../../../model/rest.ts';
 import { currentEntry } from '../../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
-import { admissionAttributes, unexplained, type Store } from '../../store.ts';
+import { admissionAttributes, type Store } from '../../store.ts';
 import { SERVING_KEYS } from '../../../../api/meta/orchlet-annotations.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
@@ -44,7 +49,7 @@ function toAgent(stores: ConnectStores, node: string, target: string): ConnectTa
 
 function agentOf(stores: ConnectStores, nodeName: string): AgentOrigin {
   const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object, stores.addressTypes);
-  if (origin === undefined) throw unexplained('no preferred addresses found; known addresses: []');
+  if (origin === undefined) throw newErrorWithoutReason('no preferred addresses found; known addresses: []');
   return origin;
 }
 
@@ -79,7 +84,10 @@ function nodeOf(pod: Pod): string {
   return node;
 }
 
-/** Returns the requested container, or the only container of the pod. Throws a 400 if the pod has no such or several ones. */
+/**
+ * Returns the requested container, or the only one of the pod. Throws a 400 if the pod does not have the requested container,
+ * or if none is requested and the pod has none or several.
+ */
 function containerOf(pod: Pod, asked: string): string {
   const name = pod.metadata.name ?? '';
   const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
@@ -298,6 +306,7 @@ export function createConnectRest(
         options: {},
         dryRun: false,
       });
+      // As in kube-apiserver, a log request is a get, for which admission does not run.
       if (subresource.name !== 'log') {
         await stores.pods.admission.admit(attributes, context.signal);
         await stores.pods.admission.validate(attributes, context.signal);

@@ -33,7 +33,7 @@ type Namespace = Kind<Pick<V1Namespace, 'spec' | 'status'>>;
 
 const NAME_LABEL = 'kubernetes.io/metadata.name';
 
-function labelName(object: KubeObject): void {
+function setNameLabel(object: KubeObject): void {
   const { name = '' } = object.metadata;
   if (name !== '') object.metadata.labels = { ...object.metadata.labels, [NAME_LABEL]: name };
 }
@@ -57,9 +57,9 @@ function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
 const namespaces: Strategy<Namespace> = {
   metadataChecks: ['whole', 'update'],
   nameRule: nameIsLabel,
-  applyDefaults: labelName,
+  applyDefaults: setNameLabel,
   prepareForCreate(object) {
-    labelName(object);
+    setNameLabel(object);
     object.status = { phase: 'Active' };
     const finalizers = object.spec?.finalizers ?? [];
     object.spec = { finalizers: finalizers.includes('kubernetes') ? finalizers : [...finalizers, 'kubernetes'] };
@@ -153,6 +153,7 @@ const REQUIRED_KEYS: ReadonlyMap<string, readonly string[]> = new Map(
     'kubernetes.io/tls': ['tls.crt', 'tls.key'],
   }),
 );
+/** The key of the data that must be a JSON object, by the type of the secret. */
 const CONFIG_KEYS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     'kubernetes.io/dockercfg': '.dockercfg',
@@ -195,7 +196,8 @@ function secretErrors(object: Secret): FieldError[] {
   return errors;
 }
 
-const KINDS: ReadonlyMap<string, string> = new Map(
+/** What Go's errors call a JSON value, by its type in JavaScript. */
+const GO_KINDS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     object: 'object',
     string: 'string',
@@ -209,7 +211,7 @@ function jsonErrors(key: string, text: string): FieldError[] {
   const refuse = (why: string): FieldError[] => [invalid(`data[${key}]`, '<secret contents redacted>', why)];
   try {
     const { value } = parseJson(text);
-    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS.get(typeof value);
+    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : GO_KINDS.get(typeof value);
     return kind === 'object' || kind === undefined
       ? []
       : refuse(`json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`);

@@ -143,7 +143,7 @@ interface FamilyRules {
 
 /**
  * Validates an address. An address of the wrong family is an error of the list, and every other error is one of the address.
- * Addresses that the slice already has are not validated again.
+ * Family and form of an address that the slice already has are not validated again.
  */
 function familyErrors(list: string, field: string, address: string, { family, known }: FamilyRules): FieldError[] {
   const ip = parseIp(address);

@@ -307,7 +307,7 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
     } else errors.push(invalid(`${path}.operator`, operator, 'not a valid selector operator'));
     scopes.add(scopeName);
   }
-  // kube-apiserver reports the value of the other list.
+  // kube-apiserver reports the value of `spec.scopes`.
   if (conflicting(scopes)) errors.push(invalid(path, spec.scopes ?? null, 'conflicting scopes'));
   return errors;
 }

@@ -74,8 +74,8 @@ export class NodePortRange {
       try {
         return await write([operation]);
       } catch (error) {
-        const isOwn = isStorageError(error, 'occupied') && error.occupiedKey === RANGE_KEY;
-        if (!isOwn || attempt === ATTEMPTS) throw error;
+        const rangeChanged = isStorageError(error, 'occupied') && error.occupiedKey === RANGE_KEY;
+        if (!rangeChanged || attempt === ATTEMPTS) throw error;
       }
     }
   }
@@ -94,9 +94,9 @@ export class NodePortRange {
     const { ports, claims, storage } = this.#options;
     const stored = await storage().get(RANGE_KEY);
     const range = `${ports.from}-${ports.to}`;
-    const known = stored === undefined ? undefined : (parseObject(stored.value) as unknown as RangeAllocation);
-    // The object is missing, or the range of the flag has changed.
-    let bits = known?.range === range ? bitsOf(known.data) : this.#bitsOfServices();
+    const allocation = stored === undefined ? undefined : (parseObject(stored.value) as unknown as RangeAllocation);
+    // Without an object of the range of the flag, the ports of the stored services are allocated.
+    let bits = allocation?.range === range ? bitsOf(allocation.data) : this.#bitsOfServices();
     for (const port of taken) {
       const bit = bitOf(port, ports);
       // A kube-apiserver takes a port before it stores the service.

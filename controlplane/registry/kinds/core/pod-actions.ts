@@ -10,7 +10,7 @@ import { formatTime } from '../../../../api/machinery/clock.ts';
 import { required, unsupportedValue } from '../../../../api/meta/field-error.ts';
 import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import { newBadRequest, newConflict } from '../../../../api/meta/status-error.ts';
+import { newBadRequest, newConflict, newErrorWithoutReason } from '../../../../api/meta/status-error.ts';
 import type { Schema, SubresourceInfo, ResourceInfo } from '../../../../api/schema/schema.ts';
 import { builtInReader, type Decoder, type ExpectedKind } from '../../object-decoding.ts';
 import { matchNamespace } from '../../object-identity.ts';
@@ -19,7 +19,7 @@ import { atOnce } from '../../pausing.ts';
 import type { Entry, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { changeEntry } from '../../store-write.ts';
 import { preconditionConflict } from '../../write-conflicts.ts';
-import { admissionAttributes, unstoredEntry, unexplained, type Endpoint, type Store } from '../../store.ts';
+import { admissionAttributes, unstoredEntry, type Endpoint, type Store } from '../../store.ts';
 
 type Binding = Kind<Pick<V1Binding, 'target'>>;
 
@@ -106,8 +106,8 @@ export async function admit(store: Store, context: RequestContext, action: Actio
 }
 
 /**
- * Assigns the pod to the node of the binding. Rejects with a 500 for a target that is no node, and with a 409 for a pod that is
- * assigned, is being deleted, has scheduling gates or does not meet the preconditions.
+ * Assigns the pod to the node of the binding. Rejects with a 500 for a target that is no node, with a 400 without the name of a
+ * pod, and with a 409 for a pod that is assigned, is being deleted, has scheduling gates or does not meet the preconditions.
  */
 async function bind(
   store: Store,
@@ -118,8 +118,8 @@ async function bind(
   const { kind = '', name: node = '' } = binding.target ?? {};
   // kube-apiserver returns these errors as plain Go errors, so the client gets a 500.
   if (kind !== '' && kind !== 'Node')
-    throw unexplained(unsupportedValue('target.kind', kind, ['Node', '<empty>']).toString());
-  if (node === '') throw unexplained(required('target.name').toString());
+    throw newErrorWithoutReason(unsupportedValue('target.kind', kind, ['Node', '<empty>']).toString());
+  if (node === '') throw newErrorWithoutReason(required('target.name').toString());
   if (target.name === '') throw newBadRequest('Name parameter required.');
   const subject = { group: '', resource: 'pods/binding' };
   const { uid, resourceVersion } = binding.metadata;

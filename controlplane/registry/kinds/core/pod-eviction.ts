@@ -10,7 +10,13 @@ import { cloneJson } from '../../../../api/meta/json-equality.ts';
 import { invalid } from '../../../../api/meta/field-error.ts';
 import { everything, fromLabelSelector } from '../../../../api/meta/selector.ts';
 import { everyField } from '../../../../api/meta/field-selector.ts';
-import { isConflict, newBadRequest, newInvalid, newStatusError } from '../../../../api/meta/status-error.ts';
+import {
+  isConflict,
+  newBadRequest,
+  newErrorWithoutReason,
+  newInvalid,
+  newStatusError,
+} from '../../../../api/meta/status-error.ts';
 import type { SubresourceInfo, ResourceInfo } from '../../../../api/schema/schema.ts';
 import { matchNamespace, wipeSystemFields } from '../../object-identity.ts';
 import type { Body, DeleteOptions, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
@@ -19,7 +25,7 @@ import { atOnce } from '../../pausing.ts';
 import { deleteEntry } from '../../store-delete.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { changeEntry } from '../../store-write.ts';
-import { unexplained, type Store } from '../../store.ts';
+import type { Store } from '../../store.ts';
 import type { FieldManagement } from '../../field-management.ts';
 import { type ActionParts, type Target, done, expectedOf, endpointOf, admit } from './pod-actions.ts';
 
@@ -78,7 +84,7 @@ function deleteOptionsOf(eviction: Eviction, options: WriteOptions): DeleteOptio
   const given = eviction.deleteOptions ?? {};
   const { dryRun = [] } = given;
   if (options.dryRun && dryRun.length > 0 && !(dryRun.length === 1 && dryRun[0] === 'All'))
-    throw unexplained(`Non-matching dry-run options in request and content: [All] and [${dryRun.join(' ')}]`);
+    throw newErrorWithoutReason(`Non-matching dry-run options in request and content: [All] and [${dryRun.join(' ')}]`);
   const { uid, resourceVersion } = given.preconditions ?? {};
   return {
     dryRun: options.dryRun || dryRun.length > 0,
@@ -107,9 +113,10 @@ async function evict(
     pod.status?.phase === 'Pending' ||
     pod.metadata.deletionTimestamp !== undefined;
   const budget = needsNoBudget ? undefined : await budgetOf(parts, context, pod);
-  const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
-  if (guarded) await takeDisruption(parts, context, { budget, pod, dryRun: options.dryRun });
+  const isCounted = budget !== undefined && !isUncounted(budget, pod);
+  if (isCounted) await takeDisruption(parts, context, { budget, pod, dryRun: options.dryRun });
   const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
+  // As in kube-apiserver, the options are validated after the disruption is counted.
   const { dryRun = [], propagationPolicy, orphanDependents } = deleteOptions;
   const errors = deleteOptionsErrors({ dryRun, propagationPolicy, orphanDependents });
   if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'DeleteOptions' }, '', errors);
@@ -136,7 +143,7 @@ async function markDisrupted(
   { dryRun, preconditions = {} }: DeleteOptions,
 ): Promise<string> {
   const { uid, resourceVersion } = preconditions;
-  let changed = false;
+  let isRefused = false;
   const { entry } = await changeEntry(
     store,
     context,
@@ -151,15 +158,15 @@ async function markDisrupted(
       creates: false,
       compute(current) {
         const pod: Pod = cloneJson(current ?? { metadata: {} });
-        changed =
+        isRefused =
           (uid !== undefined && uid !== pod.metadata.uid) ||
           (resourceVersion !== undefined && resourceVersion !== pod.metadata.resourceVersion);
-        if (!changed) setDisrupted(pod, store.clock.now());
+        if (!isRefused) setDisrupted(pod, store.clock.now());
         return pod;
       },
     },
   );
-  return changed || resourceVersion === undefined || dryRun ? '' : (entry.object.metadata.resourceVersion ?? '');
+  return isRefused || resourceVersion === undefined || dryRun ? '' : (entry.object.metadata.resourceVersion ?? '');
 }
 
 function setDisrupted(pod: Pod, nowMs: number): void {
@@ -197,7 +204,7 @@ async function budgetOf(parts: EvictionParts, context: RequestContext, pod: Pod)
     .map(({ object }) => object as Budget)
     .filter(({ spec }) => spec?.selector !== undefined && fromLabelSelector(spec.selector as never).matches(labels));
   if (budgets.length > 1) {
-    throw unexplained(
+    throw newErrorWithoutReason(
       'This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.',
     );
   }
@@ -208,10 +215,10 @@ const isReady = (pod: Pod): boolean =>
   (pod.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
 
 /**
- * Returns whether an unready pod may be evicted. Its eviction does not disrupt the application if enough other pods are
- * healthy.
+ * Returns whether the pod may be evicted without being counted in the budget. That is so for an unready pod if the policy
+ * allows it always, or if enough other pods are healthy.
  */
-function unhealthyMayGo(budget: Budget, pod: Pod): boolean {
+function isUncounted(budget: Budget, pod: Pod): boolean {
   if (isReady(pod)) return false;
   if (budget.spec?.unhealthyPodEvictionPolicy === 'AlwaysAllow') return true;
   const { currentHealthy = 0, desiredHealthy = 0 } = budget.status ?? {};

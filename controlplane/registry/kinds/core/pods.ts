@@ -37,7 +37,7 @@ const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
   'status.nominatedNodeName': ({ status }) => status?.nominatedNodeName ?? '',
 };
 
-function prepareSpec(spec: PodSpec): void {
+function normalizeGracePeriod(spec: PodSpec): void {
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0) spec.terminationGracePeriodSeconds = 1;
 }
 
@@ -86,8 +86,8 @@ function addRequirements(
 }
 
 /**
- * Copies the AppArmor profiles of the deprecated annotations into the fields of containers that have none, and warns about the
- * annotations. Pods for Windows have no profiles.
+ * Copies the AppArmor profile of a deprecated annotation into the field of a container that has none, unless the pod has the
+ * same profile. Warns about copied profiles and invalid annotations. Pods for Windows have no profiles.
  */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   if (pod.metadata.annotations === undefined || pod.spec?.os?.name === 'windows') return;
@@ -195,6 +195,7 @@ function resized(asked: Container[] = [], old: readonly Container[] = []): Conta
 const resizeStrategy: UpdateStrategy<Pod> = {
   prepareForUpdate(pod, old) {
     const lengths = ({ spec }: Pod): string => `${spec?.containers?.length ?? 0} ${spec?.initContainers?.length ?? 0}`;
+    // Validation refuses another number of containers.
     if (lengths(pod) !== lengths(old)) return;
     keepAllBut(pod, old, (spec, asked) => {
       if (asked.resources === undefined) delete spec.resources;
@@ -218,7 +219,7 @@ const pods: Strategy<Pod> = {
   prepareForCreate(pod, { nowMs, request }) {
     const spec = (pod.spec ??= {});
     pod.status = { phase: 'Pending', qosClass: qosClassOf(spec) };
-    prepareSpec(spec);
+    normalizeGracePeriod(spec);
     dropDisabledPodFields(spec, undefined);
     mergeLabelKeys(pod);
     profilesFromAnnotations(pod, (text) => request.warn(text));
@@ -232,7 +233,7 @@ const pods: Strategy<Pod> = {
   prepareForUpdate(pod, old) {
     restore(pod, old, 'status');
     if (Object.keys(pod.spec?.overhead ?? {}).length === 0) delete pod.spec?.overhead;
-    prepareSpec(pod.spec ?? {});
+    normalizeGracePeriod(pod.spec ?? {});
     dropDisabledPodFields(pod.spec, old.spec);
   },
   changesGeneration: specChanged,

@@ -4,8 +4,7 @@
  * then counts.
  */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
-import { newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
-import { unexplained } from '../../store.ts';
+import { newErrorWithoutReason, newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
 import type { Reservation } from '../../strategy.ts';
 import { initFamilies, keepAllocated, normalizeAddresses, staysPreferred } from './service-families.ts';
 import { NodePortRange } from './node-port-range.ts';
@@ -121,7 +120,7 @@ export class ServiceAllocator {
     const [error] = this.#takePort(health, 'spec.healthCheckNodePort', taken);
     if (error !== undefined) {
       const text = `failed to allocate requested HealthCheck NodePort ${health}: ${error.detail}`;
-      throw old === undefined ? newInternalError(text) : unexplained(text);
+      throw old === undefined ? newInternalError(text) : newErrorWithoutReason(text);
     }
   }
 
@@ -161,7 +160,7 @@ export class ServiceAllocator {
         now.add(asked);
       }
       const pair = `{${port.protocol ?? ''} ${port.nodePort}}`;
-      if (pairs.has(pair)) throw unexplained(`duplicate nodePort: ${pair}`);
+      if (pairs.has(pair)) throw newErrorWithoutReason(`duplicate nodePort: ${pair}`);
       pairs.add(pair);
     }
   }
@@ -182,6 +181,7 @@ export class ServiceAllocator {
   #nextPort(taken: (() => void)[]): number {
     const { from, to } = this.#options.nodePorts;
     const size = to - from + 1;
+    // As in kube-apiserver, a 32nd of the range, but 16 to 128 ports, is left to clients that request a port.
     const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 32)), 128);
     for (const index of upperFirst(size, reserved)) {
       const port = from + index;

@@ -269,6 +269,7 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
   ) {
     errors.push(invalid('spec.loadBalancerClass', loadBalancerClass ?? null, ONCE));
   }
+  // As in kube-apiserver, an update reports the errors of the class twice.
   errors.push(...classErrors(spec));
   if (needsHealthPort(before) && needsHealthPort(spec) && spec.healthCheckNodePort !== before.healthCheckNodePort) {
     errors.push(forbidden('spec.healthCheckNodePort', 'field is immutable'));

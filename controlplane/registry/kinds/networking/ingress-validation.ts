@@ -1,4 +1,4 @@
-/** Validates ingresses. Only the strategy of the kind uses it. */
+/** Validates ingresses, and references to objects by kind and name. */
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,

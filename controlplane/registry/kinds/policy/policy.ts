@@ -3,14 +3,13 @@ import type { V1LabelSelector, V1PodDisruptionBudgetSpec, V1PodDisruptionBudgetS
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
 import { type FieldError, invalid, notSupported } from '../../../../api/meta/field-error.ts';
-import { parsePercent } from '../../../../api/meta/intstr.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import { nameIsPathSegment } from '../../../../api/meta/names.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { budgetColumns } from './columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
-import { countOrPercentErrors } from '../apps/workload-rules.ts';
+import { countOrPercentErrors, notAbove100 } from '../apps/workload-rules.ts';
 import { nonNegative } from '../field-rules.ts';
 
 type Budget = Kind<{ spec: V1PodDisruptionBudgetSpec; status: V1PodDisruptionBudgetStatus }>;
@@ -18,12 +17,7 @@ type Budget = Kind<{ spec: V1PodDisruptionBudgetSpec; status: V1PodDisruptionBud
 const EVICTION_POLICIES = ['AlwaysAllow', 'IfHealthyBudget'];
 
 function shareErrors(path: string, value: string | number | undefined): FieldError[] {
-  if (value === undefined) return [];
-  const percent = typeof value === 'string' ? parsePercent(value) : undefined;
-  return [
-    ...countOrPercentErrors(path, value),
-    ...(percent !== undefined && percent > 100 ? [invalid(path, value, 'must not be greater than 100%')] : []),
-  ];
+  return [...countOrPercentErrors(path, value), ...notAbove100(path, value)];
 }
 
 function budgetErrors(object: Budget): FieldError[] {

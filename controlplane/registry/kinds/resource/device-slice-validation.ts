@@ -36,7 +36,7 @@ const MAX_COSTLY_DEVICES = 64;
 const MAX_COUNTER_SETS = 8;
 const MAX_COUNTERS = 32;
 const MAX_CONSUMPTIONS = 2;
-/** The longest names of properties and counters that errors show whole. */
+/** The length up to which errors show the name of an attribute or a capacity whole. */
 const MAX_PROPERTY_NAME = 96;
 const MAX_TAINTS = 16;
 const MAX_OPTIONS = 10;

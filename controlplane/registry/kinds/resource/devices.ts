@@ -128,11 +128,11 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
 }
 
 function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?: DeviceClass): FieldError[] {
-  // Unchanged selectors are not compiled again.
-  const known = old !== undefined && semanticEqual(spec.selectors, old.spec?.selectors);
+  // Unchanged selectors are not compiled again, and unchanged parameters may exceed their limit.
+  const sameSelectors = old !== undefined && semanticEqual(spec.selectors, old.spec?.selectors);
   const sameConfig = old !== undefined && semanticEqual(spec.config, old.spec?.config);
   const errors = [
-    ...selectorErrors(known ? () => undefined : check, 'spec.selectors', spec.selectors ?? []),
+    ...selectorErrors(sameSelectors ? () => undefined : check, 'spec.selectors', spec.selectors ?? []),
     ...listErrors('spec.config', spec.config ?? [], MAX_CONFIGS, ({ opaque }, at) =>
       opaqueErrors(opaque, at, sameConfig ? Number.POSITIVE_INFINITY : undefined),
     ),

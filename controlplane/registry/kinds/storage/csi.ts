@@ -36,6 +36,7 @@ type DriverSpec = Wire<V1CSIDriverSpec>;
 
 const FS_GROUP_POLICIES = ['File', 'None', 'ReadWriteOnceWithFSType'];
 const LIFECYCLE_MODES = ['Persistent', 'Ephemeral'];
+const MIN_UPDATE_PERIOD_SECONDS = 10;
 
 function tokenErrors(requests: DriverSpec['tokenRequests']): FieldError[] {
   const errors: FieldError[] = [];
@@ -65,10 +66,10 @@ function driverErrors(object: Driver): FieldError[] {
     if (!LIFECYCLE_MODES.includes(mode))
       errors.push(unsupportedValue('spec.volumeLifecycleModes', mode, LIFECYCLE_MODES));
   const period = spec.nodeAllocatableUpdatePeriodSeconds;
-  if (period !== undefined && period < 10)
-    errors.push(
-      invalid('spec.nodeAllocatableUpdatePeriodSeconds', period, 'must be greater than or equal to 10 seconds'),
-    );
+  if (period !== undefined && period < MIN_UPDATE_PERIOD_SECONDS) {
+    const text = `must be greater than or equal to ${MIN_UPDATE_PERIOD_SECONDS} seconds`;
+    errors.push(invalid('spec.nodeAllocatableUpdatePeriodSeconds', period, text));
+  }
   const inSecrets = spec.serviceAccountTokenInSecrets;
   if (inSecrets !== undefined && (spec.tokenRequests ?? []).length === 0) {
     const text = 'serviceAccountTokenInSecrets is set but no tokenRequests are specified';
