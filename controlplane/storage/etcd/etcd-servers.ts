@@ -76,7 +76,7 @@ export class EtcdServers {
    */
   static async open(options: EtcdServersOptions): Promise<EtcdServers> {
     const { servers, tls } = options;
-    const [first, ...others] = await Promise.all(servers.map((url) => openMember(url, tls)));
+    const [first, ...others] = await openMembers(servers, tls);
     if (first === undefined) throw new StorageError('unusable', 'no etcd server is given: --etcd-servers');
     return new EtcdServers([first, ...others], options);
   }
@@ -97,10 +97,13 @@ export class EtcdServers {
    */
   async replace(urls: readonly string[]): Promise<void> {
     const known = new Map(this.#members.map((member) => [member.url, member]));
-    const members = await Promise.all([...new Set(urls)].map((url) => known.get(url) ?? openMember(url, this.#tls)));
+    const names = new Set(urls);
+    const added = await openMembers([...names.difference(known)], this.#tls);
+    const byUrl = new Map([...known, ...added.map((member) => [member.url, member] as const)]);
+    const members = [...names].flatMap((url) => byUrl.get(url) ?? []);
     const [first] = members;
     if (first === undefined || this.#isClosed) {
-      for (const member of members) if (!known.has(member.url)) member.channel.close();
+      for (const { channel } of added) channel.close();
       return;
     }
     const left = this.#members.filter((member) => !members.includes(member));
@@ -200,6 +203,16 @@ export class EtcdServers {
     if (this.#members.includes(found)) this.#use(found);
     return found;
   }
+}
+
+/** Opens a channel for each URL. If one fails, closes the others and rejects with the error. */
+async function openMembers(urls: readonly string[], tls: GrpcTls): Promise<Member[]> {
+  const results = await Promise.allSettled(urls.map((url) => openMember(url, tls)));
+  const opened = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const failed = results.find((result) => result.status === 'rejected');
+  if (failed === undefined) return opened;
+  for (const { channel } of opened) channel.close();
+  throw failed.reason;
 }
 
 async function openMember(url: string, tls: GrpcTls): Promise<Member> {

@@ -38,15 +38,23 @@ export class NodePortRange {
   readonly #options: NodePortRangeOptions;
   /** Runs the writes that change the object, so that those of one server do not compete. */
   readonly #writes = new SerialQueue();
+  /** Ports that were allocated without a service when the object was read. */
   readonly #avoided = new Set<number>();
 
   constructor(options: NodePortRangeOptions) {
     this.#options = options;
   }
 
-  /** Whether the port is allocated without a service, so that another one should be chosen. */
+  /**
+   * Whether the port was allocated without a service when a write last read the object, so that another one should be chosen.
+   */
   avoids(port: number): boolean {
     return this.#avoided.has(port);
+  }
+
+  /** Avoids no port until a write finds one allocated again. To be called when no other port is left. */
+  forgetAvoided(): void {
+    this.#avoided.clear();
   }
 
   /**
@@ -97,6 +105,7 @@ export class NodePortRange {
     const allocation = stored === undefined ? undefined : (parseObject(stored.value) as unknown as RangeAllocation);
     // Without an object of the range of the flag, the ports of the stored services are allocated.
     let bits = allocation?.range === range ? bitsOf(allocation.data) : this.#bitsOfServices();
+    for (const port of this.#avoided) if ((bits & bitOf(port, ports)) === 0n) this.#avoided.delete(port);
     for (const port of taken) {
       const bit = bitOf(port, ports);
       // A kube-apiserver takes a port before it stores the service.

@@ -190,6 +190,7 @@ export class ServiceAllocator {
       taken.push(() => this.#ports.delete(port));
       return port;
     }
+    this.nodePorts.forgetAvoided();
     throw newInternalError('failed to allocate a nodePort: range is full');
   }
 

@@ -53,6 +53,18 @@ test('none at all, and what is no URL, changes nothing', async () => {
   await assert.rejects(open(), { code: 'unusable' });
 });
 
+test('no channel stays open when one of the URLs is no URL of a server', async (t) => {
+  const { Client } = (await import('@grpc/grpc-js')).default;
+  const close = t.mock.method(Client.prototype, 'close');
+  const servers = await open(A);
+  await assert.rejects(servers.replace([A, B, 'x', C]), { code: 'unusable' });
+  assert.equal(close.mock.callCount(), 2, 'the channels of B and C');
+  await assert.rejects(open(B, 'x'), { code: 'unusable' });
+  assert.equal(close.mock.callCount(), 3);
+  servers.close();
+  assert.equal(close.mock.callCount(), 4);
+});
+
 test('members that cannot be read leave the servers as they are, and following ends with its signal', async (t) => {
   const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));

@@ -109,6 +109,26 @@ test('a port that another program has allocated without a service is refused, an
   assert.equal(server.range.avoids(30001), true);
 });
 
+test('a port that the other program has released since is chosen again', async () => {
+  const storage = sharedStorage();
+  const server = await serverOn(storage);
+  await server.create(service('a', 30000));
+  const withBits = async (bits: number): Promise<void> => {
+    const stored = await storage.get(KEY);
+    assert.ok(stored);
+    const range = { ...parseObject(stored.value), data: Buffer.from([bits]).toString('base64') };
+    await storage.update(KEY, encodeObject(range), stored.revision);
+  };
+  await withBits(0b11);
+  await assert.rejects(server.create(service('b', 30001)), (error) => isStorageError(error, 'occupied'));
+  await server.create(service('c', 30002));
+  assert.equal(server.range.avoids(30001), true);
+  await withBits(0b101);
+  await server.create(service('d', 30003));
+  assert.equal(server.range.avoids(30001), false);
+  await server.create(service('b', 30001));
+});
+
 test('with one server, nothing but the services is stored', async () => {
   const storage = openMemoryStorage({ clock, stamp: stampRevision });
   await (await serverOn(storage)).create(service('a', 30007));
