@@ -66,7 +66,8 @@ export class ClusterState {
   /** The name of each pod's node by UID, assumed pods included. */
   readonly #nodeOfPod = new Map<string, string>();
   readonly #assumed = new Set<string>();
-  #list: readonly NodeInfo[] | undefined;
+  /** The value of `nodes`, until a node is added, replaced or removed. */
+  #nodeList: readonly NodeInfo[] | undefined;
 
   /** Returns the counts that the metrics of kube-scheduler's cache show. */
   sizes(): { readonly nodes: number; readonly pods: number; readonly assumed: number } {
@@ -75,8 +76,8 @@ export class ClusterState {
 
   /** All nodes, taken from the zones in turn. */
   get nodes(): readonly NodeInfo[] {
-    this.#list ??= byTurnsOfZones([...this.#nodes.values()]);
-    return this.#list;
+    this.#nodeList ??= byTurnsOfZones([...this.#nodes.values()]);
+    return this.#nodeList;
   }
 
   node(name: string): NodeInfo | undefined {
@@ -90,7 +91,7 @@ export class ClusterState {
     for (const pod of this.#podsWithoutNode.get(name)?.values() ?? []) info.add(pod);
     this.#nodes.set(name, info);
     this.#podsWithoutNode.delete(name);
-    this.#list = undefined;
+    this.#nodeList = undefined;
   }
 
   /** Removes a node. Its pods are kept for the case that it is added again. */
@@ -98,7 +99,7 @@ export class ClusterState {
     const pods = this.#nodes.get(name)?.pods;
     if (pods !== undefined && pods.size > 0) this.#podsWithoutNode.set(name, new Map(pods));
     this.#nodes.delete(name);
-    this.#list = undefined;
+    this.#nodeList = undefined;
   }
 
   /** Sets a pod that the API shows on a node. */
@@ -138,9 +139,9 @@ export class ClusterState {
   #place(info: PodInfo, node: string): void {
     if (this.#nodeOfPod.get(info.uid) !== node) this.removePod(info.uid);
     this.#nodeOfPod.set(info.uid, node);
-    const known = this.#nodes.get(node);
-    if (known !== undefined) {
-      known.add(info);
+    const nodeInfo = this.#nodes.get(node);
+    if (nodeInfo !== undefined) {
+      nodeInfo.add(info);
       return;
     }
     const withoutNode = this.#podsWithoutNode.get(node);

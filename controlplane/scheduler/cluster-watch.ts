@@ -196,18 +196,18 @@ class Nominations {
     this.delete(info.uid);
     if (node === '') return;
     this.#nodeOf.set(info.uid, node);
-    const there = this.#byNode.get(node);
-    if (there === undefined) this.#byNode.set(node, new Map([[info.uid, info]]));
-    else there.set(info.uid, info);
+    const onNode = this.#byNode.get(node);
+    if (onNode === undefined) this.#byNode.set(node, new Map([[info.uid, info]]));
+    else onNode.set(info.uid, info);
   }
 
   delete(uid: string): void {
     const node = this.#nodeOf.get(uid);
     if (node === undefined) return;
     this.#nodeOf.delete(uid);
-    const there = this.#byNode.get(node);
-    there?.delete(uid);
-    if (there?.size === 0) this.#byNode.delete(node);
+    const onNode = this.#byNode.get(node);
+    onNode?.delete(uid);
+    if (onNode?.size === 0) this.#byNode.delete(node);
   }
 }
 

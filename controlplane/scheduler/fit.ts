@@ -153,9 +153,9 @@ export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
 }
 
 async function examine(trials: Trials, { cluster, slice, first, preferred }: Search): Promise<Fit> {
-  const known = cluster.node(preferred);
-  if (known !== undefined && trials.rejectionOn(known) === undefined) {
-    return { nodes: [known], rejections: [], rejectedBy: new Set(), refusal: '', trials, examined: 0 };
+  const preferredNode = cluster.node(preferred);
+  if (preferredNode !== undefined && trials.rejectionOn(preferredNode) === undefined) {
+    return { nodes: [preferredNode], rejections: [], rejectedBy: new Set(), refusal: '', trials, examined: 0 };
   }
   const nodes: NodeInfo[] = [];
   const rejections: NodeRejection[] = [];
@@ -177,9 +177,9 @@ async function examine(trials: Trials, { cluster, slice, first, preferred }: Sea
   }
   if (excludedBy !== undefined && nodes.length === 0) {
     rejectedBy.add(excludedBy);
-    const among = new Set(possible);
+    const checked = new Set(possible);
     const rejection = unresolvable(`node(s) didn't satisfy plugin(s) [${excludedBy}]`);
-    for (const node of cluster.nodes) if (!among.has(node)) rejections.push({ ...rejection, node });
+    for (const node of cluster.nodes) if (!checked.has(node)) rejections.push({ ...rejection, node });
   }
   return { nodes, rejections, rejectedBy, refusal: '', trials, examined };
 }

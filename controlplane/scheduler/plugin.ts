@@ -75,5 +75,5 @@ export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;
   /** Returns a score from 0 to 100 for each of `nodes`, or `undefined` if the plugin does not concern this pod. */
-  score(pod: PodInfo, nodes: readonly NodeInfo[], at: SchedulingContext): Scores | Promise<Scores>;
+  score(pod: PodInfo, nodes: readonly NodeInfo[], context: SchedulingContext): Scores | Promise<Scores>;
 }

@@ -15,14 +15,14 @@ type ResourceTexts = Readonly<Record<string, string>> | undefined;
 const ASSUMED: Readonly<Record<string, number>> = { cpu: 100, memory: 200 * 1024 * 1024 };
 
 const amounts = new Map<string, number>();
-/** The number of parsed texts that are kept. */
+/** The maximum number of parsed texts that are kept. */
 const AMOUNTS_KEPT = 4096;
 
 /** Returns `cpu` in thousandths and other resources in units, rounded up. */
 export function amountOf(resource: string, text: string): number {
   const key = resource === 'cpu' ? `c${text}` : text;
-  const known = amounts.get(key);
-  if (known !== undefined) return known;
+  const cached = amounts.get(key);
+  if (cached !== undefined) return cached;
   const value = approximate(parseQuantity(text));
   const amount = Math.ceil(resource === 'cpu' ? Number((value * 1000).toFixed(3)) : value);
   if (amounts.size >= AMOUNTS_KEPT) amounts.clear();

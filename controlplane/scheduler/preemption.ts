@@ -148,9 +148,9 @@ function allowancesOf(budgets: readonly PodDisruptionBudget[]): Allowances {
     // In preemption, an empty selector matches nothing.
     if (selector.isEmpty) continue;
     const { namespace = '' } = budget.metadata;
-    const known = allowances.get(namespace);
-    if (known === undefined) allowances.set(namespace, [{ budget, selector }]);
-    else known.push({ budget, selector });
+    const ofNamespace = allowances.get(namespace);
+    if (ofNamespace === undefined) allowances.set(namespace, [{ budget, selector }]);
+    else ofNamespace.push({ budget, selector });
   }
   return allowances;
 }

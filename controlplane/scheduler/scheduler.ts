@@ -315,13 +315,13 @@ class RunningScheduler implements Scheduler {
   }
 
   async #bindVolumes(pod: PodInfo, { matches, provision }: VolumeDecision, node: NodeInfo): Promise<void> {
-    const open: VolumeDecision = {
+    const unwritten: VolumeDecision = {
       matches: matches.filter(({ volume }) => volume.spec?.claimRef?.uid === undefined),
       provision: provision.filter((claim) => claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] === undefined),
     };
     try {
       await this.#writes.nominate(pod.pod, node.name);
-      await this.#writes.bindVolumes(open, node.name);
+      await this.#writes.bindVolumes(unwritten, node.name);
     } catch (error) {
       this.#logger.warn({ err: error, pod: nameOf(pod) }, 'The volumes of a pod could not be bound');
       this.#queue.failed(pod.uid);

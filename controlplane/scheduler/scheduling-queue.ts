@@ -129,15 +129,15 @@ export class SchedulingQueue {
 
   /** Returns how often a pod was tried, and the seconds since it arrived. A pod that is not in the queue counts as new. */
   triesOf(uid: string): { readonly attempts: number; readonly seconds: number } {
-    const known = this.#pods.get(uid);
-    if (known === undefined) return { attempts: 1, seconds: 0 };
-    return { attempts: known.attempts, seconds: (this.#clock.monotonic() - known.arrivedMs) / 1000 };
+    const queued = this.#pods.get(uid);
+    if (queued === undefined) return { attempts: 1, seconds: 0 };
+    return { attempts: queued.attempts, seconds: (this.#clock.monotonic() - queued.arrivedMs) / 1000 };
   }
 
   /** Adds or updates a pod. An unschedulable pod is retried if `mayHelp` is set. */
   put(info: PodInfo, options: { readonly mayHelp: boolean }): void {
-    const known = this.#pods.get(info.uid);
-    if (known === undefined) {
+    const existing = this.#pods.get(info.uid);
+    if (existing === undefined) {
       this.#order += 1;
       const queued: Queued = {
         info,
@@ -154,16 +154,16 @@ export class SchedulingQueue {
       this.#activate(queued);
       return;
     }
-    known.info = info;
-    if (options.mayHelp && known.place === 'unschedulable') this.#retry(known);
+    existing.info = info;
+    if (options.mayHelp && existing.place === 'unschedulable') this.#retry(existing);
   }
 
   remove(uid: string): void {
-    const known = this.#pods.get(uid);
-    if (known === undefined) return;
+    const queued = this.#pods.get(uid);
+    if (queued === undefined) return;
     this.#pods.delete(uid);
-    this.#endWaiting(known);
-    known.place = 'removed';
+    this.#endWaiting(queued);
+    queued.place = 'removed';
   }
 
   /**

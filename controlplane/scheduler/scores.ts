@@ -88,11 +88,11 @@ const imageLocality: ScorePlugin = {
       if (slice.isSpent) await slice.pause();
     }
     return await scoreEach(nodes, slice, (node) => {
-      let there = 0;
+      let bytes = 0;
       // An image on few nodes counts less, because all pods would otherwise gather on those nodes.
-      for (const name of names) there += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
-      const most = MAX_IMAGE * Math.max(1, containers.length);
-      return Math.floor((MAX * (Math.min(Math.max(there, MIN_IMAGE), most) - MIN_IMAGE)) / (most - MIN_IMAGE));
+      for (const name of names) bytes += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
+      const maxBytes = MAX_IMAGE * Math.max(1, containers.length);
+      return Math.floor((MAX * (Math.min(Math.max(bytes, MIN_IMAGE), maxBytes) - MIN_IMAGE)) / (maxBytes - MIN_IMAGE));
     });
   },
 };
@@ -137,10 +137,10 @@ const nodeAffinity: ScorePlugin = {
 const podTopologySpread: ScorePlugin = {
   name: 'PodTopologySpread',
   weight: 2,
-  async score(pod, nodes, at) {
-    const spreads = await spreadsOf(pod, at, 'ScheduleAnyway');
-    if (spreads.length === 0) return spreadOfOwner(pod, nodes, at.cluster);
-    const raw = await scoreEach(nodes, at.slice, (node) => {
+  async score(pod, nodes, context) {
+    const spreads = await spreadsOf(pod, context, 'ScheduleAnyway');
+    if (spreads.length === 0) return spreadOfOwner(pod, nodes, context.cluster);
+    const raw = await scoreEach(nodes, context.slice, (node) => {
       let score = 0;
       for (const { constraint, counts } of spreads) {
         const value = ownMember(node.labels, constraint.topologyKey);
@@ -171,10 +171,11 @@ function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluste
   );
 }
 
+/** Converts numbers of pods to scores: the fewer pods, the higher the score. A node without a number gets 0. */
 function fewestFirst(raw: readonly (number | undefined)[]): number[] {
-  const known = raw.filter((score) => score !== undefined);
-  const highest = Math.max(0, ...known);
-  const lowest = known.length === 0 ? 0 : Math.min(...known);
+  const defined = raw.filter((score) => score !== undefined);
+  const highest = Math.max(0, ...defined);
+  const lowest = defined.length === 0 ? 0 : Math.min(...defined);
   return raw.map((score) => {
     if (score === undefined) return 0;
     return highest === 0 ? MAX : Math.floor((MAX * (highest + lowest - score)) / highest);

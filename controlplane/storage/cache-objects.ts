@@ -50,7 +50,7 @@ export class CacheObjects {
     return this.#context.resource.namespaced ? `${this.prefix}${namespace}/${name}` : this.prefix + name;
   }
 
-  /** Returns the prefix of the keys of a namespace; that of all keys for `''`. */
+  /** Returns the prefix of the keys of a namespace, or of all keys for `''` or a cluster-scoped resource. */
   prefixOf(namespace: string): string {
     return namespace === '' || !this.#context.resource.namespaced ? this.prefix : `${this.prefix}${namespace}/`;
   }
@@ -62,11 +62,11 @@ export class CacheObjects {
 
   /** Returns the object of a value from the storage, which is shared if the value is current. */
   ofStored(stored: StoredValue): CachedObject {
-    const known = this.#versions.get(stored.key);
-    return known?.revision === stored.revision ? this.#objectOf(known) : new CachedObject(this.#context, stored);
+    const current = this.#versions.get(stored.key);
+    return current?.revision === stored.revision ? this.#objectOf(current) : new CachedObject(this.#context, stored);
   }
 
-  /** Yields the current objects with keys after `startAfter`, in order. */
+  /** Yields the current objects with keys below `prefix` and after `startAfter`, in order. */
   range(prefix: string, startAfter: string): IterableIterator<CachedObject> {
     return this.#objects(this.#versions.range(prefix, startAfter));
   }
@@ -81,12 +81,12 @@ export class CacheObjects {
     return this.#objects(this.#versions.rangeAt(revision, prefix, startAfter));
   }
 
-  /** Returns the number of current objects with keys after `startAfter`. */
+  /** Returns the number of current objects with keys below `prefix` and after `startAfter`. */
   count(prefix: string, startAfter?: string): number {
     return this.#versions.count(prefix, startAfter);
   }
 
-  /** Returns the event of a change, which is the same for all watches. */
+  /** Returns the event of a change. All watches share it, unless the change already has an event of another cache. */
   eventOf(change: VersionChange): CacheEvent {
     const { view, revision, key, current, previous } = change;
     if (view instanceof CacheEvent && view.isOf(this.#context)) return view;

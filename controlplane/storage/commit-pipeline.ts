@@ -20,7 +20,7 @@ interface CommitPipelineOptions {
   readonly health: StorageHealth;
   /** Adds a durable record to the versions. */
   readonly show: (record: LogRecord) => VersionChange;
-  /** Has a guard for each watch. If it throws all the same, the storage fails. */
+  /** Sends the changes to the watches and closes those whose observers throw. If `notify` itself throws, the storage fails. */
   readonly notify: (changes: readonly VersionChange[]) => void;
 }
 
@@ -70,7 +70,7 @@ export class CommitPipeline {
     return written;
   }
 
-  /** Resolves when no write is waiting. */
+  /** Resolves when no write is waiting or running. */
   async drain(): Promise<void> {
     for (this.#commit(); this.#committing !== undefined; this.#commit()) await this.#committing;
   }

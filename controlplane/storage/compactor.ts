@@ -57,7 +57,7 @@ function observedBefore(storage: Storage, clock: Clock, windowMs: number): { atM
   const last = storage.lastCompaction();
   if (last === undefined) return [];
   const ageMs = clock.now() - last.atMs;
-  // The wall clock was set back, so the age is unknown. It counts as old, because otherwise the history could grow until the
-  // clock has caught up.
+  // A negative age means that the wall clock was set back. The history then counts as old, because otherwise it could grow
+  // until the clock has caught up.
   return [{ atMs: clock.monotonic() - (ageMs < 0 ? windowMs : ageMs), revision: last.revision }];
 }

@@ -1,7 +1,7 @@
 /**
  * Indexes a watch cache by label value and by selectable field. Field indexes are filled in pieces after the cache is loaded,
  * or by the first list that needs them. A label index is built when a selector uses the label for the second time. Every
- * event updates the indexes. The cost of a list with a selector depends on its result and not on the size of the cache.
+ * event updates the indexes. With an index, the cost of a list depends on its result and not on the size of the cache.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { CachedObject } from './cached-object.ts';
@@ -9,9 +9,9 @@ import type { IndexableRequirement } from './selection.ts';
 
 /** The number of entries from which on an index is faster than a scan. */
 const WORTH_INDEXING = 200;
-/** The number of indexed labels; the ones that were not used for longest are dropped. */
+/** The maximum number of indexed labels. The least recently used one is dropped. */
 const LABEL_INDEXES = 16;
-/** The number of labels of which one use is remembered. */
+/** The maximum number of labels of which one use is remembered. */
 const REMEMBERED = 64;
 /** The number of entries that are read at once, which takes a few milliseconds. */
 const PIECE = 250;
@@ -78,7 +78,7 @@ interface IndexedEntries {
 export class EntryIndexes {
   readonly #indexedFields: ReadonlySet<string>;
   readonly #entries: IndexedEntries;
-  /** The indexes by `label:k` and `field:f`. The least recently used label index is dropped first. */
+  /** The indexes by `label:k` and `field:f`, the most recently used one last. */
   readonly #indexes = new Map<string, EntryIndex>();
   readonly #askedOnce = new Set<string>();
 
@@ -90,7 +90,7 @@ export class EntryIndexes {
     this.#entries = entries;
   }
 
-  /** Fills the indexes of fields. Each step handles one piece. */
+  /** Fills the indexes of fields, unless the cache is small. Each step handles one piece. */
   *fillFields(): Generator<void, void, undefined> {
     if (this.#entries.size < WORTH_INDEXING) return;
     for (const field of this.#indexedFields) {
@@ -140,11 +140,11 @@ export class EntryIndexes {
   #indexOf(kind: 'label' | 'field', key: string): EntryIndex | undefined {
     if (kind === 'field' && !this.#indexedFields.has(key)) return undefined;
     const id = `${kind}:${key}`;
-    const known = this.#indexes.get(id);
-    if (known !== undefined) {
+    const existing = this.#indexes.get(id);
+    if (existing !== undefined) {
       this.#indexes.delete(id);
-      this.#indexes.set(id, known);
-      return known;
+      this.#indexes.set(id, existing);
+      return existing;
     }
     if (kind === 'label' && !this.#askedOnce.delete(id)) {
       if (this.#askedOnce.size >= REMEMBERED) this.#askedOnce.clear();

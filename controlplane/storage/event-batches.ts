@@ -39,7 +39,7 @@ export const batchOf = (first: number, revision: number, event: WatchEvent): Bat
   bytes: bytesOf(event),
 });
 
-/** Adds an event. Those of one revision stay together, because a paused watch goes on after a revision. */
+/** Adds an event. The events of one revision stay together, because a paused watch continues after a whole revision. */
 export function addTo(batches: Batch[], revision: number, event: WatchEvent): void {
   const last = batches.at(-1);
   if (last === undefined || (isFull(last.events.length, last.bytes) && revision > last.revision)) {

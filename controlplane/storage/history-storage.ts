@@ -8,7 +8,7 @@ import type { ResourceVersions, StoredValue } from './resource-versions.ts';
 import { RevisionHistory } from './revision-history.ts';
 import type { StorageList, StorageWatch, WatchObserver } from './storage.ts';
 
-/** What the two storages share. */
+/** The options that both storages have. */
 export interface HistoryStorageOptions {
   readonly logger: Logger;
   readonly stamp?: Stamp | undefined;

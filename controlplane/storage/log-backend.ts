@@ -24,8 +24,8 @@ export interface LogMarks {
 }
 
 /**
- * The number of revisions that are skipped, so that no client of an earlier state of the storage has seen the next one. Watches
- * then list again and miss no change.
+ * The number of revisions that are skipped, so that no client of an earlier state of the storage has seen the next revision.
+ * Watches then list again and miss no change.
  */
 export const REVISION_LEAP = 1_000_000;
 

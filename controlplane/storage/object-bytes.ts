@@ -18,15 +18,20 @@ const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
 /** The number of bytes within which the metadata begin, because kind and apiVersion before them are short. */
 const SEARCH_LIMIT = 1024;
+/**
+ * Values below this size share slabs of Node.js, each of which is freed with the last value in it. Larger values have memory of
+ * their own.
+ */
+const SHARED_SLAB_BYTES = 512;
 
 /** Returns the bytes to store: kind and apiVersion come first, and the resourceVersion is left out. */
 export function encodeObject(object: KubeObject): Buffer {
   const { kind, apiVersion, metadata } = object;
   const { name, generateName, namespace, labels, resourceVersion: _dropped, ...others } = metadata;
   const leading: JsonObject = {};
-  const known = { name, generateName, namespace, labels };
+  const first = { name, generateName, namespace, labels };
   for (const key of LEADING_METADATA) {
-    if (known[key] !== undefined) leading[key] = known[key];
+    if (first[key] !== undefined) leading[key] = first[key];
   }
   let text = stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others } }).slice(0, -1);
   // Member by member: a copy of an object with tens of thousands of members takes longer than its text.
@@ -57,8 +62,7 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
   }
   const member = `"resourceVersion":"${revision}"${bytes[rest] === CLOSING_BRACE ? '' : ','}`;
   const size = start + member.length + (bytes.length - rest);
-  // A slab shared by many small values would be kept alive by the last of them.
-  const stamped = size < 512 ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
+  const stamped = size < SHARED_SLAB_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
   bytes.copy(stamped, 0, 0, start);
   stamped.write(member, start, 'latin1');
   bytes.copy(stamped, start + member.length, rest);
@@ -70,7 +74,7 @@ const BEFORE_LABELS: ReadonlySet<string> = new Set(['resourceVersion', 'name', '
 
 /**
  * Returns the text of the labels (`{"a":"b"}`), or `undefined` if there are none. It need not parse the object: only strings
- * stand before the labels, and labels contain neither braces nor quotes.
+ * stand before the labels, and keys and values of labels contain neither braces nor quotes.
  */
 export function labelsText(bytes: Buffer): string | undefined {
   let at = metadataStart(bytes);

@@ -22,7 +22,7 @@ interface RemovalBacklogOptions {
 const STEP_RECORDS = 1000;
 const RETRY_MS = 15_000;
 
-/** Removes records from the backend, with at most one removal at a time. Closing does not wait for those that are left. */
+/** Removes records from the backend, with at most one removal at a time. */
 export class RemovalBacklog {
   readonly #options: RemovalBacklogOptions;
   #waiting: Removal[] = [];
@@ -74,8 +74,8 @@ export class RemovalBacklog {
   }
 
   /**
-   * Resolves when all waiting records are removed, or at once if they are held. Rejects with the first failure, and the others
-   * keep waiting.
+   * Resolves when all waiting records are removed, or as soon as they are held. Rejects with the first failure, and the
+   * remaining records keep waiting.
    */
   async drain(): Promise<void> {
     this.#retry?.cancel();

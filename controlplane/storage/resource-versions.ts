@@ -1,7 +1,7 @@
 /**
  * Holds all versions of the objects of one resource: the current values in order of keys, and the changes above the compacted
- * revision. It is the only place where the storage keeps values. The revision log writes here as it commits, and the watch
- * cache of the resource reads the same maps.
+ * revision. It is the only place where the storage keeps values. The storage writes here as it commits, and the watch cache of
+ * the resource reads the same maps.
  */
 import { SortedKeys } from './sorted-keys.ts';
 

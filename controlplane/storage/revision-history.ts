@@ -147,8 +147,8 @@ export class RevisionHistory {
   }
 
   /**
-   * Enters the state at `revision`, although the changes up to it are unknown. All history is dropped, and what reads the past
-   * or follows it gets `compacted`. `records` contains what differs, in the order of revisions.
+   * Enters the state at `revision`, although the changes up to it are unknown. All history is dropped: reads of the past and
+   * watches that begin there throw `compacted`. `records` has the records that differ, in the order of revisions.
    */
   jumpTo(revision: number, records: readonly LogRecord[]): void {
     this.#watches.gap(revision);

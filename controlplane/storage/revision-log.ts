@@ -1,7 +1,7 @@
 /**
  * Implements the storage over a durable backend, or in memory without one. It checks each write against the current values,
- * assigns its revision in the commit pipeline, and keeps the current values and the history of all resources. The backend only
- * appends and removes records.
+ * assigns its revision in the commit pipeline, and keeps the current values and the history of all resources. The backend
+ * stores the records and checks nothing.
  *
  * A write of a key with a running write waits for it and is then checked against its outcome. `sqlite/sqlite-storage.ts` and
  * `memory.ts` create the log.
@@ -41,6 +41,8 @@ export interface RevisionLogOptions extends HistoryStorageOptions {
 /** The first revision. Clients take 1 for the beginning of time, so 1 is always compacted history. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
+/** The time after which an expired key is deleted again if there was no room or the deletion was refused. */
+const EXPIRY_RETRY_MS = 60_000;
 /** The size of the pages of the stored log. Reading one takes about a millisecond of the thread that commits. */
 const PAGE_BYTES = 512 * 1024;
 
@@ -146,28 +148,28 @@ export class RevisionLog extends HistoryStorage implements Storage {
     const { lastRevision } = this.#commits;
     // Without writes since the last compaction, there is nothing to store.
     const isNewer = lastRevision !== this.#lastCompaction?.revision;
-    const isAny = await this.#forgetThrough(revision);
+    const hasDropped = await this.#forgetThrough(revision);
     // The records that remain are found when the storage is opened again.
     if (this.#closed !== undefined) return;
-    const isMarkAlone = !isAny && isNewer && !this.#removals.isWaiting;
-    if (isAny || isMarkAlone) this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
-    if (isMarkAlone) this.#obsolete([]);
+    const isMarkAlone = !hasDropped && isNewer && !this.#removals.isWaiting;
+    if (hasDropped || isMarkAlone) this.#lastCompaction = { revision: lastRevision, atMs: this.#clock.now() };
+    if (isMarkAlone) this.#queueRemoval([]);
     await this.#removals.drain();
   }
 
   /** Drops the history up to a revision and queues the removal of its records. Resolves to whether it dropped any changes. */
   async #forgetThrough(revision: number): Promise<boolean> {
-    let isAny = false;
+    let hasDropped = false;
     await this.history.forgetThrough(revision, {
       isStopped: () => this.#closed !== undefined,
       // The records are queued in the turn in which their changes are dropped. In the next turn, another compaction may drop
       // later history, but records must be removed in the order of revisions.
       dropped: (changes) => {
-        isAny ||= changes.length > 0;
-        if (changes.length > 0) this.#obsolete(changes.flatMap(superseded));
+        hasDropped ||= changes.length > 0;
+        if (changes.length > 0) this.#queueRemoval(changes.flatMap(superseded));
       },
     });
-    return isAny;
+    return hasDropped;
   }
 
   /**
@@ -175,11 +177,11 @@ export class RevisionLog extends HistoryStorage implements Storage {
    * was refused; after any other error, the storage has failed.
    */
   discard(revisions: readonly number[]): Promise<void> {
-    this.#obsolete(revisions);
+    this.#queueRemoval(revisions);
     return this.#removals.drain();
   }
 
-  #obsolete(revisions: readonly number[]): void {
+  #queueRemoval(revisions: readonly number[]): void {
     if (this.#backend !== undefined) this.#removals.push(this.history.compactedRevision, revisions);
   }
 
@@ -313,7 +315,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
       this.#compactEarly(1 / 2, 'History is compacted early, because the disk is full');
   }
 
-  /** Compacts before the next interval. `share` is the part of the revisions in the history that goes. */
+  /** Compacts before the next interval. `share` is the part of the revisions in the history that is dropped. */
   #compactEarly(share: number, message: string): void {
     if (this.history.isForgetting) return;
     this.#logger.warn({ bytes: this.history.historyBytes }, message);
@@ -335,7 +337,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
       if (this.history.current(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
         const isLater = isStorageError(error, 'full') || isStorageError(error, 'refused');
-        if (isLater) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
+        if (isLater) this.#expiries.add({ key, revision, atMs: this.#clock.now() + EXPIRY_RETRY_MS });
         else if (!isStorageError(error)) this.#logger.error({ err: error, key }, 'An expired key could not be removed');
       });
     }

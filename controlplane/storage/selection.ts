@@ -23,7 +23,7 @@ export interface Selection {
   readonly namespace: string;
   /** The name of one object, or an empty text for all names. */
   readonly name: string;
-  /** The same for equal selections. */
+  /** Equal selections have the same text. */
   readonly text: string;
   /** Whether there are no selectors. Namespace and name may be set. */
   readonly everything: boolean;
@@ -40,8 +40,8 @@ interface SelectionOptions {
 }
 
 /**
- * Returns the selection of a list or a watch. `metadata.name=x` of the field selector becomes `name`. `metadata.namespace=x`
- * becomes the namespace if the path has none.
+ * Returns the selection of a list or a watch. If the path has no name, `metadata.name=x` of the field selector becomes the
+ * name, and `metadata.namespace=x` likewise becomes the namespace.
  */
 export function selectionOf(namespace: string, options: SelectionOptions = {}): Selection {
   const labels = options.labels?.isEmpty === false ? options.labels : undefined;

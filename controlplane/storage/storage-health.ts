@@ -30,8 +30,7 @@ export class StorageHealth {
   #failure: Error | undefined;
   #isFull = false;
   /**
-   * Whether the log has reported a full disk. Small writes may succeed while larger ones fail, so only a successful probe
-   * clears this.
+   * Whether a full disk was logged. Small writes may succeed while larger ones fail, so only a successful probe clears this.
    */
   #isReportedFull = false;
   #trouble: string | undefined;
@@ -119,7 +118,7 @@ export class StorageHealth {
     if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
     if (writes && this.#isFull) throw new Error('the disk is full: no writes are taken until there is room');
     if (writes && this.#trouble !== undefined) throw new Error(this.#trouble);
-    await this.#answers();
+    await this.#assertAnswers();
   }
 
   /** Stops the probes. From then on, `check` throws `closed`, and a failure is logged but not reported. */
@@ -128,8 +127,11 @@ export class StorageHealth {
     this.#probe?.cancel();
   }
 
-  /** Sends one ping at a time for all callers. A thread that hangs in fsync does not answer. */
-  async #answers(): Promise<void> {
+  /**
+   * Rejects if the backend does not answer a ping in time: a thread that hangs in fsync does not. All callers wait for one ping
+   * at a time.
+   */
+  async #assertAnswers(): Promise<void> {
     const { backend, clock } = this.#options;
     if (backend === undefined) return;
     this.#ping ??= backend.ping().finally(() => {

@@ -97,7 +97,7 @@ export interface Storage {
   delete(key: string, expectedRevision: number, transactionWrites?: readonly TransactionWrite[]): Promise<number>;
   /** Delivers the events above `afterRevision`, beginning with past ones. Throws `compacted`. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
-  /** Drops versions that were superseded up to `revision`, and stores the newest revision with the time. */
+  /** Drops versions that were superseded up to `revision`. Throws `future-revision`. */
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
   /**
@@ -149,7 +149,9 @@ export type StorageErrorCode =
   | 'full'
   /** The value cannot be stored, for example because it cannot be encrypted. Nothing was written. */
   | 'refused'
+  /** Another process uses the database. */
   | 'locked'
+  /** The storage cannot be opened, has failed, or does not support the operation. */
   | 'unusable'
   /** No server of the backend answers now. Nothing was written. */
   | 'unavailable'
@@ -188,7 +190,7 @@ export function occupiedError(key: string): StorageError {
   return new StorageError('occupied', `${key} exists, or was changed`, { occupiedKey: key });
 }
 
-/** Creates the error of a read of the past that is no longer there. */
+/** Creates the error of a read or a watch from a compacted revision. */
 export function compactedError(revision: number, compacted: number): StorageError {
   return new StorageError('compacted', `revision ${revision} is older than what is kept (${compacted})`);
 }

@@ -58,11 +58,11 @@ export class VersionStore {
   enter(record: LogRecord, value: Buffer | undefined, options: { readonly isCompacted?: boolean } = {}): VersionChange {
     const { key, revision, createRevision } = record;
     const versions = this.of(resourceOf(key));
-    const known = versions.get(key);
+    const existing = versions.get(key);
     const current = value === undefined ? undefined : new StoredVersion(key, value, createRevision, revision);
     // A deletion is recorded only if the key exists. If the key is unknown here, its values were removed by a compaction.
     const previous =
-      known ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
+      existing ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
     const change = new VersionChange(revision, key, current, previous);
     versions.apply(change, options);
     if (options.isCompacted !== true) this.#historyBytes += costOf(change);
@@ -76,7 +76,7 @@ export class VersionStore {
     return dropped;
   }
 
-  /** Returns the resources in an order in which their keys, one resource after another, are in order. */
+  /** Returns the versions of the resource of `prefix`, or of all resources below it, sorted so that their keys are in order. */
   #below(prefix: string): ResourceVersions[] {
     const resource = resourceOf(prefix);
     if (resource !== '') {

@@ -20,8 +20,8 @@ import { tooOldText } from './version-errors.ts';
 
 const BOOKMARK_MS = 60_000;
 /**
- * The number of patient watches that get events in one turn of the event loop. They take about 15 ms. Fewer of them get large
- * events, which end the turn when its time slice is spent.
+ * The number of patient watches that get events in one turn of the event loop, which takes about 15 ms. With large events there
+ * are fewer, because the turn ends when its time slice is spent.
  */
 const TURN_WATCHES = 1000;
 /** The number of batches that a group keeps for members that are a little behind. */
@@ -272,7 +272,7 @@ export class WatchFanout {
     let bytes = 0;
     let through = member.position;
     for (const event of this.#source.history.after(member.position)) {
-      // The events of one revision are sent together, because the member goes on after a revision.
+      // The events of one revision are sent together, because a paused member continues after a whole revision.
       if (isFull(events.length, bytes) && event.revision > through) {
         if (!this.#send(member, events, through)) return false;
         events = [];
@@ -297,15 +297,15 @@ export class WatchFanout {
   #armBookmarks(): void {
     this.#bookmarkTimer ??= this.#source.clock.after(BOOKMARK_MS, () => {
       this.#bookmarkTimer = undefined;
-      let wanted = false;
+      let takesAnyBookmarks = false;
       for (const group of this.#groups.all()) {
         for (const member of group.members) {
           if (!member.bookmarks) continue;
-          wanted = true;
+          takesAnyBookmarks = true;
           this.#bookmark(member);
         }
       }
-      if (wanted) this.#armBookmarks();
+      if (takesAnyBookmarks) this.#armBookmarks();
     });
   }
 

@@ -1,6 +1,7 @@
 /**
  * Holds the watches of one cache in groups of equal selections, and finds the groups that an event concerns. Each group has a
- * route, which every event for it has as well, so that an event is compared with few selections. `WatchFanout` owns it.
+ * route: a key, a field value or a namespace that all its events have. So an event is compared with few selections.
+ * `WatchFanout` owns it.
  */
 import type { WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
@@ -27,6 +28,7 @@ export interface Member {
   paused: boolean;
   /** The revision through which events were delivered. It is current only while the member is not live. */
   position: number;
+  /** Whether the member gets the events of each commit as it happens. */
   live: boolean;
   /** The newest revision that events or bookmarks have shown to the member. */
   shown: number;
@@ -60,8 +62,8 @@ export class WatchGroups {
 
   /** Returns the group of a selection. Its recent batches begin now if it is new. */
   of(selection: Selection): Group {
-    const known = this.#bySelection.get(selection.text);
-    if (known !== undefined) return known;
+    const existing = this.#bySelection.get(selection.text);
+    if (existing !== undefined) return existing;
     const group: Group = { selection, members: new Set(), recent: [], recentFrom: this.#source.revision() };
     this.#bySelection.set(selection.text, group);
     const route = this.#routeOf(selection);
@@ -116,8 +118,8 @@ export class WatchGroups {
 
   /** Returns the routes of the groups that an event can concern. */
   #routesOf(event: CacheEvent): Iterable<string> {
-    const either = event.current ?? event.previous;
-    const routes = new Set(['', `key:${event.key}`, `namespace:${either?.namespace ?? ''}`]);
+    const entry = event.current ?? event.previous;
+    const routes = new Set(['', `key:${event.key}`, `namespace:${entry?.namespace ?? ''}`]);
     if (this.#fieldRoutes === 0) return routes;
     try {
       for (const field of this.#source.indexedFields) {
@@ -132,8 +134,8 @@ export class WatchGroups {
   }
 
   /**
-   * Returns the most selective of what every event for a selection has: its key, the value of an indexed field, or its
-   * namespace.
+   * Returns the most selective property that all events for a selection have: a key, the value of an indexed field, or a
+   * namespace. Returns an empty text if they have none in common.
    */
   #routeOf(selection: Selection): string {
     const { namespace, name } = selection;

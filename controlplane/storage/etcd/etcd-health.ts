@@ -17,7 +17,7 @@ const TIMEOUT_MS = 2000;
 /** The timeouts of the options hold for each request of a check, which is repeated at another member if one does not answer. */
 export class EtcdHealth {
   readonly #options: EtcdHealthOptions;
-  /** The running checks. One check runs at a time for all callers. */
+  /** The running checks, with and without writes. All callers of a kind share one. */
   readonly #running = new Map<boolean, Promise<void>>();
 
   constructor(options: EtcdHealthOptions) {

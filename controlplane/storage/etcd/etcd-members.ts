@@ -149,8 +149,8 @@ export class EtcdMembers {
   }
 
   /**
-   * Passes the database of the member to `write`, part by part. It ends with the SHA-256 of what comes before, which is checked
-   * here. Resolves to the number of bytes. Throws `EtcdError` if it breaks off or is damaged.
+   * Passes the database of the member to `write`, part by part, and then its SHA-256, which is checked here. Resolves to the
+   * number of bytes, with the hash. Throws `EtcdError` if the snapshot breaks off or is damaged.
    */
   async snapshot(write: (part: Buffer) => void): Promise<number> {
     const hash = createHash('sha256');

@@ -49,7 +49,7 @@ const PAGE = 250;
 const HISTORY_REVISIONS = 10_000;
 /** The number of states that the start tries to read, because etcd may compact each of them before it is read. */
 const ATTEMPTS = 5;
-/** The number of unknown resources that are logged. */
+/** The maximum number of unknown resources that are logged. */
 const LOGGED_RESOURCES = 100;
 
 /** Reads etcd. Its errors are `StorageError`s. */

@@ -97,19 +97,19 @@ export class EtcdServers {
    */
   async replace(urls: readonly string[]): Promise<void> {
     const known = new Map(this.#members.map((member) => [member.url, member]));
-    const names = new Set(urls);
-    const added = await openMembers([...names.difference(known)], this.#tls);
+    const wanted = new Set(urls);
+    const added = await openMembers([...wanted.difference(known)], this.#tls);
     const byUrl = new Map([...known, ...added.map((member) => [member.url, member] as const)]);
-    const members = [...names].flatMap((url) => byUrl.get(url) ?? []);
+    const members = [...wanted].flatMap((url) => byUrl.get(url) ?? []);
     const [first] = members;
     if (first === undefined || this.#isClosed) {
       for (const { channel } of added) channel.close();
       return;
     }
-    const left = this.#members.filter((member) => !members.includes(member));
+    const removed = this.#members.filter((member) => !members.includes(member));
     this.#members = members;
     if (!members.includes(this.#current)) this.#use(first);
-    for (const member of left) {
+    for (const member of removed) {
       this.#forgotten.add(member);
       this.#clock.after(FORGET_MS, () => {
         this.#forgotten.delete(member);
@@ -152,11 +152,11 @@ export class EtcdServers {
     signal: AbortSignal,
   ): Promise<void> {
     const member = await this.#connected();
-    const left = new AbortController();
-    this.#watches.set(left, member);
+    const closing = new AbortController();
+    this.#watches.set(closing, member);
     try {
       await member.rpc.stream('watch', { createRequest: { ...request, fragment: true } }, onMessage, {
-        signal: AbortSignal.any([signal, left.signal]),
+        signal: AbortSignal.any([signal, closing.signal]),
         staysOpen: true,
         metadata: { hasleader: 'true' },
       });
@@ -165,7 +165,7 @@ export class EtcdServers {
       this.leave(member.url);
       throw storageErrorOf(error, { isWrite: false, url: member.url });
     } finally {
-      this.#watches.delete(left);
+      this.#watches.delete(closing);
     }
   }
 
@@ -178,10 +178,10 @@ export class EtcdServers {
 
   /** Switches to another member, and aborts the watches of the former one: its connection may be dead without an error. */
   #use(next: Member): void {
-    const left = this.#current;
-    if (next === left) return;
+    const former = this.#current;
+    if (next === former) return;
     this.#current = next;
-    for (const [watch, member] of this.#watches) if (member === left) watch.abort();
+    for (const [watch, member] of this.#watches) if (member === former) watch.abort();
   }
 
   close(): void {

@@ -162,7 +162,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     assertComplete(events, this.history.revision);
     const fresh = events.filter(({ revision }) => revision > this.history.revision);
     const changes = this.#reader.recordsOf(fresh).flatMap((record) => {
-      // The key had a value that could not be read.
+      // The key was never shown, because its value could not be read.
       if (record.value === undefined && this.history.current(record.key) === undefined) return [];
       return [this.history.enter(record)];
     });
@@ -213,13 +213,13 @@ class EtcdStorage extends HistoryStorage implements Storage {
     const before = this.history.revision;
     logger.warn({ before, revision }, 'etcd was compacted before its changes were read: all objects are loaded again');
     const records = await this.#reader.stateAt(revision, { isStart: false });
-    const known = new Map([...this.#currentValues()].map((one) => [one.key, one]));
-    const changed = records.filter(({ key, revision: at }) => known.get(key)?.revision !== at);
-    for (const { key } of records) known.delete(key);
-    const gone = [...known.values()].map(({ key, createRevision }): LogRecord => {
+    const unlisted = new Map([...this.#currentValues()].map((one) => [one.key, one]));
+    const changed = records.filter(({ key, revision: at }) => unlisted.get(key)?.revision !== at);
+    for (const { key } of records) unlisted.delete(key);
+    const deleted = [...unlisted.values()].map(({ key, createRevision }): LogRecord => {
       return { key, revision, createRevision, value: undefined, expiresAtMs: undefined };
     });
-    this.history.jumpTo(revision, [...changed, ...gone]);
+    this.history.jumpTo(revision, [...changed, ...deleted]);
     this.#waits.applied(revision);
   }
 

@@ -35,8 +35,8 @@ const NODE_PORTS_KEY = `/core/${NODE_PORTS}`;
 export const SERVER_ADDRESSES = '/core/masterleases/';
 
 /**
- * What kube-apiserver stores beside the objects of its API and this project does not read: allocations, which are computed
- * again from the objects when a server starts, and addresses for its proxy between servers.
+ * What kube-apiserver stores beside the objects of its API and this project does not read: allocations other than those of node
+ * ports, which are computed again from the objects when a server starts, and addresses for its proxy between servers.
  */
 const SERVER_STATE = ['ranges', 'peerserverleases'];
 
@@ -48,8 +48,8 @@ export interface EtcdKeys {
   /** Throws for a key that is not of an object. */
   toEtcd(key: string): string;
   /**
-   * Returns `undefined` for what no server reads from another one, and for a resource whose objects are in another etcd. Throws
-   * for a key that is not below the prefix or is of no known resource.
+   * Returns `undefined` for state of kube-apiserver that this project does not read, and for a resource whose objects are in
+   * another etcd. Throws for a key that is not below the prefix or is of no known resource.
    */
   fromEtcd(etcdKey: string): string | undefined;
 }
@@ -85,9 +85,9 @@ export function etcdKeys(prefix: string, has: (resource: string) => boolean = ()
       const segments = etcdKey.slice(root.length + 1).split('/');
       const [first = '', second = ''] = segments;
       if (SERVER_STATE.includes(first)) return undefined;
-      const long = toResource.get(`${first}/${second}`);
-      const own = long ?? toResource.get(first) ?? (first.includes('.') ? `${first}/${second}` : undefined);
-      const name = segments.slice(long !== undefined || !toResource.has(first) ? 2 : 1);
+      const ofTwoSegments = toResource.get(`${first}/${second}`);
+      const own = ofTwoSegments ?? toResource.get(first) ?? (first.includes('.') ? `${first}/${second}` : undefined);
+      const name = segments.slice(ofTwoSegments !== undefined || !toResource.has(first) ? 2 : 1);
       if (own === undefined || name.length < 1 || name.length > 2 || name.includes(''))
         throw new Error(`${etcdKey} is of no resource that this version knows`);
       return has(`/${own}/`) ? `/${own}/${name.join('/')}` : undefined;

@@ -22,7 +22,7 @@ class TransferError extends PlainError {
 /** An etcd cluster, and the form of the keys and values in it. */
 export interface EtcdLayout extends EtcdValueLayout {
   readonly etcd: EtcdClient;
-  /** Called with a line about the progress after each thousand objects. */
+  /** Called with a line about the progress after each thousand objects, and while the revision of etcd is counted up. */
   progress(line: string): void;
 }
 
@@ -136,10 +136,10 @@ interface EtcdRows {
 }
 
 /**
- * Reads all objects of etcd as records of the storage, with their revisions. Those with a lease (events) expire an hour after
- * `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
+ * Reads all objects of etcd as records of the storage, with their revisions, and encrypts them with `target`. Those with a lease
+ * (events) expire an hour after `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
  */
-export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, nowMs: number): Promise<EtcdRows> {
+export async function rowsFromEtcd(layout: EtcdLayout, target: ValueTransformer, nowMs: number): Promise<EtcdRows> {
   const digest = new Digest();
   const rows: SalvagedRow[] = [];
   for await (const { key, value, entry } of objectsIn(layout)) {
@@ -147,17 +147,18 @@ export async function rowsFromEtcd(layout: EtcdLayout, seal: ValueTransformer, n
     rows.push({
       revision: entry.modRevision,
       key,
-      value: seal.seal(key, value),
+      value: target.seal(key, value),
       created: entry.createRevision,
       expires: entry.isLeased ? nowMs + EVENT_SECONDS * 1000 : 0,
     });
     if (rows.length % PROGRESS_EVERY === 0) layout.progress(objectsCopied(rows.length));
   }
   rows.sort((a, b) => a.revision - b.revision);
+  const ownRows = withOwnRevisions(rows);
   return {
-    rows: withOwnRevisions(rows),
+    rows: ownRows,
     contents: digest.result(),
-    lastRevision: Math.max(await layout.etcd.revision(), rows.length),
+    lastRevision: Math.max(await layout.etcd.revision(), ownRows.at(-1)?.revision ?? 0),
   };
 }
 

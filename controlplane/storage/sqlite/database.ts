@@ -18,7 +18,7 @@ import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
 import { DiskRoom } from './disk-room.ts';
 import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
-import { refuseDamagedLog, removeRest } from './write-ahead-log.ts';
+import { refuseDamagedLog, removeIncompleteTail } from './write-ahead-log.ts';
 
 /** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
 const LOG_BYTES = 16 * 1024 * 1024;
@@ -46,7 +46,7 @@ export interface LogDatabase {
   newest(): RecordMark | undefined;
   append(records: RecordColumns): void;
   remove(marks: LogMarks, revisions: readonly number[]): void;
-  /** Removes what the compaction of the marks makes obsolete, which it finds itself. */
+  /** Finds and removes the records that a compaction up to the `compactedRevision` of the marks makes obsolete. */
   compact(marks: LogMarks): void;
   /**
    * Writes the newest revision again to find out whether writes succeed. The data does not change. A checkpoint that failed
@@ -80,7 +80,7 @@ export function openDatabase(options: DatabaseOptions): LogDatabase {
     checkOwner(database, options.file);
     configure(database);
     createFormat(database);
-    if (log.hasRest) removeRest(`${options.file}-wal`);
+    if (log.hasIncompleteTail) removeIncompleteTail(`${options.file}-wal`);
     const reserve = new DiskReserve(`${options.file}.reserve`, options.reserveBytes);
     writeHolder(options.lockFile);
     return new SqliteLog(database, options.file, new DiskRoom(database, reserve, options.sizeLimitBytes));

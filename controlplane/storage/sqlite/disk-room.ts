@@ -152,8 +152,8 @@ export class DiskRoom {
   }
 
   /**
-   * Runs the work, which a failed write has undone. Returns the error if the disk was full, or `undefined` on success. Throws
-   * other errors.
+   * Runs the work, which SQLite undoes if a write fails. Returns the error if the disk was full, or `undefined` on success.
+   * Throws other errors.
    */
   #fullError(work: () => unknown): unknown {
     for (let isRepeated = false; ; isRepeated = true) {

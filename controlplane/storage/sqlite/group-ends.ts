@@ -20,7 +20,7 @@ export class GroupEnds {
 
   /**
    * Returns the page up to the last commit that ends in it, or the whole page if it is older than all known commits. Returns
-   * `undefined` if a commit is longer than the page: a larger one is to be read.
+   * `undefined` if a commit is longer than the page: then a larger page is to be read.
    */
   trimmed(page: LogPage): LogPage | undefined {
     const last = page.records.revisions.at(-1);

@@ -7,7 +7,8 @@ import { checksumOf } from './row-checksum.ts';
 import { PAGE_BYTES } from './database-format.ts';
 
 /**
- * The largest and the smallest number of bytes of a row in its page, if it has more than fit; the rest is in overflow pages.
+ * A row with more than `MAX_LOCAL` bytes has between `MIN_LOCAL` and `MAX_LOCAL` of them in its page, and the others in overflow
+ * pages.
  */
 const MAX_LOCAL = PAGE_BYTES - 35;
 const MIN_LOCAL = Math.floor(((PAGE_BYTES - 12) * 32) / 255) - 23;
@@ -32,7 +33,7 @@ export interface SalvagedRow {
 
 interface LeafRows {
   readonly rows: readonly SalvagedRow[];
-  /** The rows that cannot be read, with their keys if the keys can be read. */
+  /** The keys of the rows that are damaged, or `?` for a key that cannot be read. */
   readonly lost: readonly string[];
 }
 
@@ -41,7 +42,10 @@ type Column = number | string | Buffer | null;
 /** Returns the offset of the page's header. The first page begins with the header of the file. */
 export const headerAt = (page: number): number => (page === 1 ? FILE_HEADER_BYTES : 0);
 
-/** Returns the rows of the log in a leaf page. Rows of other tables are skipped and do not count as lost. */
+/**
+ * Returns the rows of the log in a leaf page. A row is lost if its checksum does not match, or if its revision is not above
+ * that of the row before. Rows of other tables are skipped and do not count as lost.
+ */
 export function leafRows(number: number, page: Buffer, read: PageReader): LeafRows {
   const rows: SalvagedRow[] = [];
   const lost: string[] = [];

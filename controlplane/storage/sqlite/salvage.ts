@@ -19,6 +19,8 @@ const HEADER = { pageBytes: 16, pages: 28, freeTrunk: 32, freePages: 36 } as con
 const APPEND_BYTES = 2 << 20;
 /** The maximum number of lines for one kind of damage in a report. */
 const SHOWN = 20;
+/** The number of pages in which the marks are searched. Their table is created with the database, so it is near the beginning. */
+const MARK_PAGES = 64;
 
 /** What could be read, and what not. */
 export interface Salvage {
@@ -94,9 +96,9 @@ class Scan {
     )
       this.#damage.push('the header of the file is not that of a database of orchlet');
     const inFile = Math.floor(this.#sizeBytes / PAGE_BYTES);
-    const meant = first?.readUInt32BE(HEADER.pages) ?? 0;
-    const missing = [...pagesBetween(inFile + 1, meant)].filter((page) => !this.#logPages.has(page)).length;
-    if (missing > 0) this.#damage.push(`the file ends after ${inFile} of ${meant} pages: ${missing} are missing`);
+    const expected = first?.readUInt32BE(HEADER.pages) ?? 0;
+    const missing = [...pagesBetween(inFile + 1, expected)].filter((page) => !this.#logPages.has(page)).length;
+    if (missing > 0) this.#damage.push(`the file ends after ${inFile} of ${expected} pages: ${missing} are missing`);
     const free = this.#freePages(first);
     const reached = this.#walk(first);
     const pages = Math.max(inFile, ...this.#logPages.keys());
@@ -138,31 +140,31 @@ class Scan {
       for (let at = 0; at < count; at += 1) free.add(page.readUInt32BE(8 + 4 * at));
       trunk = page.readUInt32BE(0);
     }
-    const meant = first?.readUInt32BE(HEADER.freePages) ?? 0;
-    if (free.size !== meant)
-      this.#damage.push(`${free.size} of ${meant} free pages are known: objects that were deleted may come back`);
+    const expected = first?.readUInt32BE(HEADER.freePages) ?? 0;
+    if (free.size !== expected)
+      this.#damage.push(`${free.size} of ${expected} free pages are known: objects that were deleted may come back`);
     return free;
   }
 
   /** Takes the rows of the table, from its root page down. Returns the visited pages. */
   #walk(first: Buffer | undefined): ReadonlySet<number> {
-    const seen = new Set<number>();
+    const visited = new Set<number>();
     const root = first === undefined ? undefined : rootOfLog(first, (page) => this.#page(page));
     if (root === undefined) this.#damage.push('the table of records cannot be found: every page is searched');
     const next = root === undefined ? [] : [root];
     for (let number = next.pop(); number !== undefined; number = next.pop()) {
-      if (seen.has(number)) continue;
+      if (visited.has(number)) continue;
       const page = this.#page(number);
       const type = page?.[headerAt(number)];
       if (page === undefined || (type !== PAGE_TYPES.interior && type !== PAGE_TYPES.leaf)) {
         this.#badPages.add(number);
         continue;
       }
-      seen.add(number);
+      visited.add(number);
       if (type === PAGE_TYPES.leaf) this.#takeLeaf(number);
       else next.push(...childrenOf(number, page));
     }
-    return seen;
+    return visited;
   }
 
   /** Takes the rows of a leaf page. Returns their number. */
@@ -193,7 +195,7 @@ class Scan {
   }
 
   #marks(pages: number): ReadonlyMap<string, number> {
-    for (let page = 1; page <= Math.min(pages, 64); page += 1) {
+    for (let page = 1; page <= Math.min(pages, MARK_PAGES); page += 1) {
       const content = this.#page(page);
       const marks = content?.[0] === PAGE_TYPES.indexLeaf ? marksIn(content, (other) => this.#page(other)) : undefined;
       if (marks?.has('compacted') === true) return marks;
@@ -219,10 +221,10 @@ class Scan {
     if (compacted !== undefined) {
       const from = Math.max(compacted, 2);
       const present = rows.filter(({ revision }) => revision > from).length;
-      const gone = lastRevision - from - present;
-      if (gone > 0)
+      const missing = lastRevision - from - present;
+      if (missing > 0)
         this.#damage.push(
-          `${gone} of the last ${lastRevision - from} writes are missing: their objects may be older than they were, or come back although they were deleted`,
+          `${missing} of the last ${lastRevision - from} writes are missing: their objects may be older than they were, or come back although they were deleted`,
         );
     }
     return { rows, damage: this.#damage, lastRevision };

@@ -83,7 +83,7 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
   return log;
 }
 
-/** Decrypts the records. A value that cannot be decrypted fails the start, so that it is not overwritten. */
+/** Decrypts and loads the records. A value that cannot be decrypted fails the start, so that it is not overwritten. */
 async function openRecords(
   backend: SqliteBackend,
   { chunks }: Loaded,

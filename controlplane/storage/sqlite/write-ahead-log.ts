@@ -11,6 +11,7 @@
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { StorageError } from '../storage.ts';
+import { PAGE_BYTES } from './database-format.ts';
 
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
@@ -25,14 +26,14 @@ const FRAME_SALTS = 8;
  * Checks the write-ahead log before SQLite opens it. Throws `unusable` if acknowledged writes are damaged. Returns whether an
  * incomplete transaction follows the last one.
  */
-export function refuseDamagedLog(file: string): { readonly hasRest: boolean } {
+export function refuseDamagedLog(file: string): { readonly hasIncompleteTail: boolean } {
   const log = readLog(file);
   const state = log === undefined ? WHOLE : examine(log);
-  if (log === undefined || !state.isDamaged) return { hasRest: state.rest.length > 0 };
+  if (log === undefined || !state.isDamaged) return { hasIncompleteTail: state.tail.length > 0 };
   // Another process may have restarted the log while it was read. This does not happen twice in a row.
   const again = readLog(file);
   const isSame = again?.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES)) === true;
-  if (!isSame || !examine(again).isDamaged) return { hasRest: true };
+  if (!isSame || !examine(again).isDamaged) return { hasIncompleteTail: true };
   throw new StorageError(
     'unusable',
     `${file} is damaged: writes that were acknowledged cannot be read. Restore a backup; or, to go on with what is whole ` +
@@ -45,15 +46,15 @@ export function refuseDamagedLog(file: string): { readonly hasRest: boolean } {
  * file does not change, so a full disk does not matter. The caller holds the lock of the database, and SQLite has opened it: it
  * never reads these frames.
  */
-export function removeRest(file: string): void {
+export function removeIncompleteTail(file: string): void {
   const log = readLog(file);
   if (log === undefined) return;
-  const { isDamaged, rest } = examine(log);
-  if (isDamaged || rest.length === 0) return;
+  const { isDamaged, tail } = examine(log);
+  if (isDamaged || tail.length === 0) return;
   const descriptor = openSync(file, 'r+');
   try {
     const noSalts = Buffer.alloc(SALTS.end - SALTS.start);
-    for (const start of rest) writeSync(descriptor, noSalts, 0, noSalts.length, start + FRAME_SALTS);
+    for (const start of tail) writeSync(descriptor, noSalts, 0, noSalts.length, start + FRAME_SALTS);
   } finally {
     closeSync(descriptor);
   }
@@ -72,10 +73,10 @@ export function readLog(file: string): Buffer | undefined {
 interface LogState {
   readonly isDamaged: boolean;
   /** Where the frames of this log after its last complete transaction begin. */
-  readonly rest: readonly number[];
+  readonly tail: readonly number[];
 }
 
-const WHOLE: LogState = { isDamaged: false, rest: [] };
+const WHOLE: LogState = { isDamaged: false, tail: [] };
 
 function examine(log: Buffer): LogState {
   if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return WHOLE;
@@ -85,13 +86,13 @@ function examine(log: Buffer): LogState {
   const header = new Checksum(bigEndian);
   header.add(log.subarray(0, SALTS.end));
   const headerFits = (magic & ~1) === MAGIC && pageBytes >= 512 && header.equals(log, SALTS.end);
-  // The header is written once, long before most of the frames.
-  if (!headerFits) return { isDamaged: log.length > HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + 4096), rest: [] };
+  // Of a short log, a power failure may have left the header incomplete. A longer log has a header that was on the disk before.
+  if (!headerFits) return { isDamaged: log.length > HEADER_BYTES + 2 * (FRAME_HEADER_BYTES + PAGE_BYTES), tail: [] };
   const frames = new Frames(log, pageBytes);
   const checksum = header;
   let [at, committed] = [0, 0];
   for (; at < frames.count && frames.follows(at, checksum); at += 1) if (frames.isCommit(at)) committed = at + 1;
-  return { isDamaged: at < frames.count && frames.hasLater(at), rest: frames.startsFrom(committed) };
+  return { isDamaged: at < frames.count && frames.hasLater(at), tail: frames.startsFrom(committed) };
 }
 
 interface LogFrame {
