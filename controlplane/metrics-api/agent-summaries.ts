@@ -1,6 +1,6 @@
 /**
- * Reads the resource usage of nodes and their pods from the summaries of the agents. It is requested from all nodes at the same
- * time, when a client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
+ * Reads the resource usage of nodes and their pods from the summaries of the agents. The summary of a node is requested when a
+ * client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../model/rest.ts';
@@ -53,8 +53,8 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
     of(node, origin) {
       const nowMs = options.clock.monotonic();
       for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
-      const known = kept.get(node);
-      if (known !== undefined) return known.answer;
+      const cached = kept.get(node);
+      if (cached !== undefined) return cached.answer;
       const answer = ask(node, origin, options)
         .then(parseSummary)
         .catch((error: unknown) => {
@@ -87,8 +87,9 @@ const membersOf = (value: unknown): Members =>
 const itemsOf = (value: unknown): readonly Members[] => (Array.isArray(value) ? value.map(membersOf) : []);
 
 /**
- * Reads the usage of a node and its pods from an answer of an agent. Containers without a rate yet, because they have just
- * started, are omitted, and so is all that has another type: one agent must not spoil the list of all nodes. Pure.
+ * Reads the usage of a node and its pods from an answer of an agent. A pod is omitted while one of its containers has no rate
+ * yet, because it has just started. What has another type is omitted as well: one agent must not spoil the list of all nodes.
+ * Pure.
  */
 export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods } = membersOf(answer);

@@ -113,7 +113,7 @@ function rest(
   };
 }
 
-function describe(kind: string, { metadata }: KubeObject, time: string, rest: object): KubeObject {
+function describe(kind: string, { metadata }: KubeObject, time: string, usageFields: object): KubeObject {
   const { name = '', namespace, labels } = metadata;
   return {
     kind,
@@ -126,7 +126,7 @@ function describe(kind: string, { metadata }: KubeObject, time: string, rest: ob
     },
     timestamp: time,
     window: WINDOW,
-    ...rest,
+    ...usageFields,
   };
 }
 

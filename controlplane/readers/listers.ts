@@ -36,7 +36,7 @@ export interface Lister<T extends KubeObject = KubeObject> {
   list(namespace?: string): readonly T[];
   /** Receives the existing objects, then every change, in order. Must not throw. */
   subscribe(listener: (change: ListerChange<T>) => void): void;
-  /** Resolves when the first list is loaded. */
+  /** Resolves when the first list is loaded, or when the resource is found not to be served. */
   synced(): Promise<void>;
 }
 
@@ -109,8 +109,11 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
   readonly #byNamespace = new Map<string, Map<string, T>>();
   readonly #listeners: ((change: ListerChange<T>) => void)[] = [];
   readonly #filled = Promise.withResolvers<void>();
-  /** The keys of the first part of a watch; objects that are missing from it are deleted. `undefined` outside of it. */
-  #seen: Set<string> | undefined;
+  /**
+   * The keys of the existing objects that the watch has sent so far. When it has sent all, objects with other keys are removed.
+   * `undefined` from then on.
+   */
+  #initialKeys: Set<string> | undefined;
 
   constructor(find: () => Rest | undefined, options: InformerOptions) {
     this.#find = find;
@@ -130,7 +133,7 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
       again();
       return;
     }
-    this.#seen = new Set();
+    this.#initialKeys = new Set();
     const options = {
       labelSelector: everything,
       fieldSelector: everyField,
@@ -150,7 +153,7 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
     const sink = {
       onEvents: (events: readonly WatchEvent[]): boolean => {
         for (const event of events) this.#take(event);
-        if (this.#seen === undefined) return true;
+        if (this.#initialKeys === undefined) return true;
         // Parsing all existing objects in one turn would block the event loop.
         resumeSoon();
         return false;
@@ -183,16 +186,16 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
     const object = event.entry.object as T;
     if (event.type === 'DELETED') this.#remove(object);
     else {
-      this.#seen?.add(namespacedName(object));
+      this.#initialKeys?.add(namespacedName(object));
       this.#put(object);
     }
   }
 
   #endOfInitial(): void {
-    const seen = this.#seen;
-    this.#seen = undefined;
-    if (seen !== undefined) {
-      for (const object of this.list()) if (!seen.has(namespacedName(object))) this.#remove(object);
+    const keys = this.#initialKeys;
+    this.#initialKeys = undefined;
+    if (keys !== undefined) {
+      for (const object of this.list()) if (!keys.has(namespacedName(object))) this.#remove(object);
     }
     this.#filled.resolve();
   }

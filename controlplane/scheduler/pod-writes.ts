@@ -116,10 +116,10 @@ async function markUnschedulable(
   { reason, message, nominated }: SchedulingFailure,
   now: string,
 ): Promise<void> {
-  const known = pod.status?.conditions?.find((condition) => condition.type === 'PodScheduled');
-  const same = known?.status === 'False' && known.reason === reason && known.message === message;
+  const present = pod.status?.conditions?.find((condition) => condition.type === 'PodScheduled');
+  const isSame = present?.status === 'False' && present.reason === reason && present.message === message;
   const nominates = nominated !== undefined && nominated !== (pod.status?.nominatedNodeName ?? '');
-  if (same && !nominates) return;
+  if (isSame && !nominates) return;
   const condition = {
     type: 'PodScheduled',
     status: 'False',
@@ -127,7 +127,7 @@ async function markUnschedulable(
     message,
     observedGeneration: pod.metadata.generation,
     lastProbeTime: null,
-    lastTransitionTime: known?.status === 'False' ? known.lastTransitionTime : now,
+    lastTransitionTime: present?.status === 'False' ? present.lastTransitionTime : now,
   };
   await patchStatus(client, pod, {
     conditions: [condition],

@@ -132,7 +132,7 @@ function isReservedFor({ spec }: PersistentVolume, { metadata }: PersistentVolum
   return (owner?.uid ?? '') === '' || owner?.uid === metadata.uid;
 }
 
-/** Whether the claim could use the volume, if nobody else does. */
+/** Whether the volume has the mode and the size that the claim requests, and is not being deleted. */
 function isUsable(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
   if (volume.metadata.deletionTimestamp !== undefined) return false;
   if ((volume.spec?.volumeMode ?? 'Filesystem') !== (claim.spec?.volumeMode ?? 'Filesystem')) return false;

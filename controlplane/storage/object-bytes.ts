@@ -1,6 +1,6 @@
 /**
  * Encodes and reads the stored form of objects: JSON that begins with
- * `{"kind":K,"apiVersion":V,"metadata":{"name":…,"namespace":…,"labels":{…}`, so that the revision is inserted, and labels are
+ * `{"kind":K,"apiVersion":V,"metadata":{"name":N,"namespace":S,"labels":{L}`, so that the revision is inserted, and labels are
  * read, without parsing. The registry writes this form, and the watch cache reads it.
  */
 import { escapeMarkup, parseExactJson, stringifyJson } from '../../api/codec/json.ts';

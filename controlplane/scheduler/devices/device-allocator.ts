@@ -50,7 +50,7 @@ interface Pick {
   readonly claim: number;
   readonly alternative: DeviceAlternative;
   readonly pooled: PooledDevice;
-  /** What it consumes of a device that claims share. `undefined` if it gets the whole device. */
+  /** What the request consumes of a device that claims share. `undefined` if it gets the whole device. */
   readonly consumption: Consumption | undefined;
 }
 
@@ -60,17 +60,14 @@ interface Slot {
   readonly alternatives: readonly DeviceAlternative[];
 }
 
-/**
- * Searches devices for all requests of the claims at once. `unavailable`: there are none, or the search took too many steps.
- * `invalid`: a selector cannot be evaluated.
- */
+/** Searches devices for all requests of the claims at once. */
 export function allocateDevices(input: AllocationInput): AllocationOutcome {
   const slots = input.claims.flatMap((claim, index): Slot[] =>
     requestsOf(claim).map(({ alternatives }) => ({ claim: index, alternatives })),
   );
   const search = new Search(input, slots);
   try {
-    if (!search.from(0)) return { kind: 'unavailable' };
+    if (!search.allocateFrom(0)) return { kind: 'unavailable' };
   } catch (error) {
     if (error instanceof SearchExhausted) return { kind: 'unavailable' };
     if (!(error instanceof SelectorError)) throw error;
@@ -110,7 +107,7 @@ class Search {
   }
 
   /** Allocates the slots from the one at `at` on. On failure, the state is as it was before the call. */
-  from(at: number): boolean {
+  allocateFrom(at: number): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return true;
     this.claim = slot.claim;
@@ -120,7 +117,8 @@ class Search {
       // This alternative takes all suitable devices. It fails if a pool is incomplete or another claim has one of the devices.
       if (suitable.length === 0 || this.#input.pools.some(({ isIncomplete }) => isIncomplete)) return false;
       const before = this.picks.length;
-      if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.from(at + 1)) return true;
+      if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.allocateFrom(at + 1))
+        return true;
       this.#undoTo(before);
       return false;
     });
@@ -128,7 +126,7 @@ class Search {
 
   /** Takes `count` of the devices from an index on, and then allocates the next slots. */
   #choose(at: number, alternative: DeviceAlternative, count: number, first: number): boolean {
-    if (count === 0) return this.from(at + 1);
+    if (count === 0) return this.allocateFrom(at + 1);
     const claim = this.#slots[at]?.claim ?? 0;
     const suitable = this.#suitableFor(alternative);
     // One claim can use a shared device several times.
@@ -145,8 +143,8 @@ class Search {
   }
 
   #suitableFor(alternative: DeviceAlternative) {
-    const known = this.#suitable.get(alternative);
-    if (known !== undefined) return known;
+    const cached = this.#suitable.get(alternative);
+    if (cached !== undefined) return cached;
     const { pools, deviceClass, selection, budget } = this.#input;
     const found = deviceClass(alternative.deviceClassName);
     const suitable =

@@ -70,9 +70,9 @@ export class DevicePools {
       pools.set(key, pool);
       const slice = addSlice(pool, spec);
       for (const node of slice.local.keys()) {
-        const known = this.#byNode.get(node);
-        if (known === undefined) this.#byNode.set(node, new Set([pool]));
-        else known.add(pool);
+        const ofNode = this.#byNode.get(node);
+        if (ofNode === undefined) this.#byNode.set(node, new Set([pool]));
+        else ofNode.add(pool);
       }
       if (slice.shared.length > 0) this.#shared.add(pool);
     }
@@ -151,9 +151,9 @@ function publishedBy(spec: SliceSpec): PublishedSlice {
     const { nodeName = '', nodeSelector, allNodes } = perDeviceNodeSelection === true ? device : spec;
     const place = { driver, pool: pool.name, device };
     if (nodeName !== '') {
-      const known = local.get(nodeName) ?? [];
-      local.set(nodeName, known);
-      known.push({ ...place, nodes: { name: nodeName } });
+      const ofNode = local.get(nodeName) ?? [];
+      local.set(nodeName, ofNode);
+      ofNode.push({ ...place, nodes: { name: nodeName } });
     } else if (nodeSelector !== undefined) shared.push({ ...place, nodes: { selector: nodeSelector as NodeSelector } });
     else if (allNodes === true) shared.push({ ...place, nodes: undefined });
   }
@@ -190,16 +190,16 @@ export function consume(
 ): boolean {
   let suffices = true;
   for (const { counterSet, counters: consumed } of consumesCounters) {
-    const known = counters.get(counterSet);
+    const set = counters.get(counterSet);
     for (const [name, { value }] of Object.entries(consumed)) {
-      const before = known?.get(name);
-      if (known === undefined || before === undefined) {
+      const before = set?.get(name);
+      if (set === undefined || before === undefined) {
         suffices = false;
         continue;
       }
       const amount = parseQuantity(value);
       const after = addQuantities(before, by === 1 ? amount : { ...amount, nano: -amount.nano });
-      known.set(name, after);
+      set.set(name, after);
       suffices &&= after.nano >= 0n;
     }
   }

@@ -62,8 +62,8 @@ export class DeviceSelection {
     index: number,
     budget: SearchBudget,
   ): boolean {
-    const known = results.get(device);
-    if (known !== undefined) return known;
+    const kept = results.get(device);
+    if (kept !== undefined) return kept;
     const value = deviceValue(driver, device);
     const cost = { left: Number.MAX_SAFE_INTEGER };
     let matches: boolean;
@@ -79,8 +79,8 @@ export class DeviceSelection {
   }
 
   #selector(expression: string, budget: SearchBudget): Selector {
-    const known = this.#selectors.get(expression);
-    if (known !== undefined) return known;
+    const kept = this.#selectors.get(expression);
+    if (kept !== undefined) return kept;
     if (this.#selectors.size >= MAX_PROGRAMS || this.#results >= MAX_RESULTS) {
       this.#selectors.clear();
       this.#results = 0;

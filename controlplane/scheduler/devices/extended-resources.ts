@@ -28,8 +28,8 @@ export class ExtendedResources {
       this.#classes.set(`${CLASS_RESOURCE_PREFIX}${one.metadata.name}`, one);
       const resource = one.spec?.extendedResourceName;
       if (resource === undefined) continue;
-      const known = this.#classes.get(resource);
-      if (known === undefined || isPreferred(one, known)) this.#classes.set(resource, one);
+      const other = this.#classes.get(resource);
+      if (other === undefined || isPreferred(one, other)) this.#classes.set(resource, one);
     }
   }
 
@@ -114,25 +114,27 @@ interface ResourceRequests {
 function requestsFor(resource: string, deviceClassName: string, { spec }: Pod): ResourceRequests {
   const init = spec?.initContainers ?? [];
   const containers = [...init, ...(spec?.containers ?? [])];
-  const isShort = (index: number): boolean => index < init.length && containers[index]?.restartPolicy !== 'Always';
+  const isShortLived = (index: number): boolean => index < init.length && containers[index]?.restartPolicy !== 'Always';
   const indexes = [...containers.keys()];
-  const of = (index: number, reusable: readonly CountedRequest[]): ResourceRequests =>
+  const requestsAt = (index: number, reusable: readonly CountedRequest[]): ResourceRequests =>
     requestOf({ containers, index, resource, deviceClassName, reusable });
-  const long = indexes.filter((index) => !isShort(index)).map((index) => ({ index, ...of(index, []) }));
-  const short = indexes.filter(isShort).map((index) =>
-    of(
+  const longLived = indexes
+    .filter((index) => !isShortLived(index))
+    .map((index) => ({ index, ...requestsAt(index, []) }));
+  const shortLived = indexes.filter(isShortLived).map((index) =>
+    requestsAt(
       index,
-      long.filter((other) => other.index > index).flatMap(({ requests }) => requests),
+      longLived.filter((other) => other.index > index).flatMap(({ requests }) => requests),
     ),
   );
-  const ofShort = short.flatMap(({ requests }) => requests);
-  const [largest] = ofShort.toSorted((a, b) => b.count - a.count);
-  const replaced = new Set(ofShort.map(({ name }) => name));
+  const shortLivedRequests = shortLived.flatMap(({ requests }) => requests);
+  const [largest] = shortLivedRequests.toSorted((a, b) => b.count - a.count);
+  const replaced = new Set(shortLivedRequests.map(({ name }) => name));
   return {
-    requests: [...(largest === undefined ? [] : [largest]), ...long.flatMap(({ requests }) => requests)],
+    requests: [...(largest === undefined ? [] : [largest]), ...longLived.flatMap(({ requests }) => requests)],
     mappings: [
-      ...long.flatMap(({ mappings }) => mappings),
-      ...short
+      ...longLived.flatMap(({ mappings }) => mappings),
+      ...shortLived
         .flatMap(({ mappings }) => mappings)
         .map((mapping) =>
           largest !== undefined && replaced.has(mapping.requestName)
@@ -168,7 +170,7 @@ function requestOf({
     found += count;
     if (found >= amount) return { requests: [], mappings };
   }
-  // The name has the indexes of the container and of the resource among the sorted ones of the container.
+  // The name has the index of the container, and that of the resource among the sorted resources of the container.
   const name = `container-${index}-request-${Object.keys(requested).toSorted().indexOf(resource)}`;
   mappings.push({ containerName, resourceName: resource, requestName: name });
   return { requests: [{ name, deviceClassName, count: amount - found }], mappings };

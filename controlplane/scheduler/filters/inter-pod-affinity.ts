@@ -1,5 +1,5 @@
 /**
- * Filters by required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it. It counts
+ * Filters by the required affinity and anti-affinity of the pod, and by the required anti-affinity of running pods. It counts
  * matching pods by topology value once. After that, each node costs a few lookups, and each moved pod a few selector matches.
  */
 import type { TimeSlice } from '../../../api/machinery/time-slice.ts';
@@ -82,7 +82,7 @@ class AffinityCounts implements PreparedFilter {
   }
 
   check(node: NodeInfo) {
-    if (!this.#isNearAffine(node)) return unresolvable("node(s) didn't match pod affinity rules");
+    if (!this.#meetsAffinity(node)) return unresolvable("node(s) didn't match pod affinity rules");
     if (this.#antiAffinity.some((counts) => counts.has(node)))
       return unschedulable("node(s) didn't match pod anti-affinity rules");
     for (const [key, values] of this.#repelling) {
@@ -93,7 +93,7 @@ class AffinityCounts implements PreparedFilter {
     return undefined;
   }
 
-  #isNearAffine(node: NodeInfo): boolean {
+  #meetsAffinity(node: NodeInfo): boolean {
     if (this.#affinity.length === 0) return true;
     if (!this.#affinity.every(({ term }) => Object.hasOwn(node.labels, term.topologyKey))) return false;
     if (this.#affinity.every((counts) => counts.has(node))) return true;

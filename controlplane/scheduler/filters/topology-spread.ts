@@ -31,18 +31,19 @@ export const podTopologySpread: FilterPlugin = {
 };
 
 class SpreadLimits implements PreparedFilter {
-  readonly #limits: readonly { readonly spread: Spread; readonly own: number }[];
+  /** The constraints. `selfMatch` is 1 if the constraint selects the pod itself, or else 0. */
+  readonly #limits: readonly { readonly spread: Spread; readonly selfMatch: number }[];
 
   constructor(pod: PodInfo, spreads: readonly Spread[]) {
-    this.#limits = spreads.map((spread) => ({ spread, own: spread.selector.matches(pod.labels) ? 1 : 0 }));
+    this.#limits = spreads.map((spread) => ({ spread, selfMatch: spread.selector.matches(pod.labels) ? 1 : 0 }));
   }
 
   check(node: NodeInfo) {
-    for (const { spread, own } of this.#limits) {
+    for (const { spread, selfMatch } of this.#limits) {
       const { topologyKey, maxSkew } = spread.constraint;
       const value = ownMember(node.labels, topologyKey);
       if (value === undefined) return unresolvable(`${MISMATCH} (missing required label)`);
-      if ((spread.counts.get(value) ?? 0) + own - spread.least > maxSkew) return unschedulable(MISMATCH);
+      if ((spread.counts.get(value) ?? 0) + selfMatch - spread.least > maxSkew) return unschedulable(MISMATCH);
     }
     return undefined;
   }

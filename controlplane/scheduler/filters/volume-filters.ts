@@ -18,15 +18,15 @@ import { BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL } from '..
 export const volumeRestrictions: FilterPlugin = {
   name: 'VolumeRestrictions',
   prepare(pod, cluster) {
-    const single = pod.claimNames.filter((name) =>
+    const oncePodClaims = pod.claimNames.filter((name) =>
       cluster.claim(pod.namespace, name)?.spec?.accessModes?.includes('ReadWriteOncePod'),
     );
-    if (single.length === 0 && pod.disks.size === 0) return undefined;
+    if (oncePodClaims.length === 0 && pod.disks.size === 0) return undefined;
     const uses = (other: PodInfo): boolean =>
-      other.namespace === pod.namespace && other.claimNames.some((name) => single.includes(name));
+      other.namespace === pod.namespace && other.claimNames.some((name) => oncePodClaims.includes(name));
     const isUsedOn = (node: NodeInfo): boolean => node.pods.values().some(uses);
     let users = 0;
-    if (single.length > 0)
+    if (oncePodClaims.length > 0)
       for (const node of cluster.nodes) for (const other of node.pods.values()) if (uses(other)) users += 1;
     return {
       check(node) {
@@ -56,7 +56,7 @@ function haveConflict(pod: PodInfo, other: PodInfo): boolean {
   return false;
 }
 
-/** Rejects nodes whose CSI driver has reached its limit of volumes; shared volumes count once. */
+/** Rejects nodes on which a CSI driver of the pod's volumes would exceed its limit. Shared volumes count once. */
 export const nodeVolumeLimits: FilterPlugin = {
   name: 'NodeVolumeLimits',
   prepare(pod, cluster) {
@@ -160,12 +160,12 @@ export const volumeZone: FilterPlugin = {
       const value = ownMember(labels, key) ?? ownMember(labels, TOPOLOGY_LABELS.get(key) ?? key);
       return value !== undefined && values.includes(value);
     };
-    // Whether the node has none of the topology labels. It is then in a cluster of a single zone.
-    const isAnywhere = ({ labels }: NodeInfo): boolean =>
+    // A node without topology labels is in a cluster of a single zone.
+    const hasNoTopology = ({ labels }: NodeInfo): boolean =>
       [...TOPOLOGY_LABELS.keys()].every((key) => ownMember(labels, key) === undefined);
     return {
       check: (node) =>
-        isAnywhere(node) || wanted.every((one) => isIn(node, one))
+        hasNoTopology(node) || wanted.every((one) => isIn(node, one))
           ? undefined
           : unresolvable('node(s) had no available volume zone'),
     };

@@ -136,8 +136,8 @@ interface EtcdRows {
 }
 
 /**
- * Reads all objects of etcd as records of the storage, with their revisions, and encrypts them with `target`. Those with a lease
- * (events) expire an hour after `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
+ * Reads all objects of etcd as records of the storage, with their revisions, and encrypts them with `target`. Those with a
+ * lease (events) expire an hour after `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
  */
 export async function rowsFromEtcd(layout: EtcdLayout, target: ValueTransformer, nowMs: number): Promise<EtcdRows> {
   const digest = new Digest();

@@ -7,8 +7,8 @@ import { checksumOf } from './row-checksum.ts';
 import { PAGE_BYTES } from './database-format.ts';
 
 /**
- * A row with more than `MAX_LOCAL` bytes has between `MIN_LOCAL` and `MAX_LOCAL` of them in its page, and the others in overflow
- * pages.
+ * A row with more than `MAX_LOCAL` bytes has between `MIN_LOCAL` and `MAX_LOCAL` of them in its page, and the others in
+ * overflow pages.
  */
 const MAX_LOCAL = PAGE_BYTES - 35;
 const MIN_LOCAL = Math.floor(((PAGE_BYTES - 12) * 32) / 255) - 23;
