@@ -1,6 +1,6 @@
 /**
  * Decides which names of a definition are accepted: those that neither a built-in resource nor another definition of its group
- * uses. Writes the result to the status, together with whether the definition is established.
+ * uses. Computes the status with the accepted names, and with whether the definition is established.
  *
  * kube-apiserver accepts the names of built-in resources, but serves the built-in ones before custom ones and keeps their
  * objects apart. Here both would be the same objects, and a definition of reviews would answer who is authorized.
@@ -8,7 +8,7 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { authorityBundleError } from './authority-bundle.ts';
+import { caBundleError } from './ca-bundle.ts';
 import {
   type Definition,
   type DefinitionNames,
@@ -107,7 +107,7 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   else set('NamesAccepted', 'False', conflict.reason, conflict.message);
   const before = status.conditions?.find(({ type }) => type === 'Established');
   if (before?.status !== 'True') {
-    if (conflict === undefined && authorityBundleError(definition.spec.conversion) !== undefined) {
+    if (conflict === undefined && caBundleError(definition.spec.conversion) !== undefined) {
       set('Established', 'False', 'InvalidCABundle', 'The conversion webhook CABundle is invalid');
     } else if (conflict === undefined) {
       const isInstalled = before?.reason === 'Installing';

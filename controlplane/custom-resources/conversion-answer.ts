@@ -68,7 +68,7 @@ function checkIdentity(
     throw new Error(`expected response.uid=${quoteText(uid)}, got ${quoteText(answered)}`);
 }
 
-/** Reads an object of a webhook's response. Throws a 500 for what is not an object of the API. */
+/** Reads an object of a webhook's response. Throws a 500 for a value that is no object of the API. */
 export function readObject(value: JsonValue | undefined): KubeObject {
   if (value === undefined || value === null) throw newErrorWithoutReason('unexpected end of JSON input');
   if (!isJsonObject(value)) {

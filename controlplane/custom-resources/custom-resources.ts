@@ -28,8 +28,8 @@ import type { ServedDefinitions } from './served-definitions.ts';
 import { servedVersions, versionSchemas, type ServedSet, type ServingParts } from './served-versions.ts';
 import { storedReader } from './version-conversion.ts';
 
-/** The newest definitions. An informer of the registry implements this. */
-interface DefinitionSource {
+/** The part of an informer of definitions that is used here. */
+interface DefinitionInformer {
   get(namespace: string, name: string): KubeObject | undefined;
   list(): readonly KubeObject[];
   subscribe(
@@ -49,7 +49,7 @@ export interface CustomResourcesOptions extends ServingParts {
   readonly admission: AdmissionChain;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly definitions: DefinitionSource;
+  readonly definitions: DefinitionInformer;
   readonly client: Client;
   readonly signal: AbortSignal;
 }
@@ -119,9 +119,9 @@ export class CustomResources {
   }
 
   #changed(name: string): void {
-    const known = this.#unsettled.get(name);
-    if (known === undefined) this.#unsettled.set(name, { changes: 1, settled: Promise.withResolvers<void>() });
-    else known.changes += 1;
+    const unsettled = this.#unsettled.get(name);
+    if (unsettled === undefined) this.#unsettled.set(name, { changes: 1, settled: Promise.withResolvers<void>() });
+    else unsettled.changes += 1;
     this.#queue.add(name);
   }
 
@@ -196,8 +196,8 @@ export class CustomResources {
         { ...structuredClone(definition), status },
         { subresource: 'status' },
       );
-      // Serves at once, although the informer may deliver the same state a little later. If it already has this state, the
-      // informer's object is used, because that one stays in memory.
+      // Serves at once, although the informer may deliver the same state a little later. If the informer already has this
+      // state, its object is used, because it stays in memory.
       const shown = this.#options.definitions.get('', name);
       const isShown = shown?.metadata.resourceVersion === written.metadata.resourceVersion;
       const newest = (isShown ? shown : written) as Definition;
@@ -215,7 +215,7 @@ export class CustomResources {
   }
 
   /**
-   * Serves the resource of a definition, unless it is already served in this shape. Does nothing if the definition takes the
+   * Serves the resource of a definition, unless it is already served in this state. Does nothing if the definition takes the
    * names of a built-in resource.
    */
   async #serve(name: string, definition: Definition): Promise<void> {
@@ -308,7 +308,7 @@ export class CustomResources {
     const served = this.#served.get(name);
     const stored = definition.spec.versions.find((version) => version.storage)?.name;
     const info = served?.sets.find((set) => set.info.version === stored)?.info;
-    await this.#condition(name, 'True', 'InstanceDeletionInProgress', 'CustomResource deletion is in progress');
+    await this.#writeDeletionInProgress(name);
     if (served !== undefined && info !== undefined) {
       const target = {
         group: info.group,
@@ -335,12 +335,18 @@ export class CustomResources {
     });
   }
 
-  /** Writes the condition `Terminating` of a definition, and tries again after each conflict. */
-  async #condition(name: string, status: 'True' | 'False', reason: string, message: string): Promise<void> {
+  /** Writes in the condition `Terminating` that the objects are being deleted, and tries again after each conflict. */
+  async #writeDeletionInProgress(name: string): Promise<void> {
     const { client, clock } = this.#options;
+    const condition = {
+      type: 'Terminating',
+      status: 'True',
+      reason: 'InstanceDeletionInProgress',
+      message: 'CustomResource deletion is in progress',
+    };
     for (;;) {
       const current = (await client.get(customResourceDefinitions, '', name)) as Definition;
-      setCondition((current.status ??= {}), { type: 'Terminating', status, reason, message }, clock.now());
+      setCondition((current.status ??= {}), condition, clock.now());
       try {
         await client.update(customResourceDefinitions, current, { subresource: 'status' });
         return;

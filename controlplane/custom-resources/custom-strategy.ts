@@ -34,8 +34,9 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     ...validation,
     changesGeneration:
       conversion.convertAll === undefined
-        ? (object, old) => !sameIntent(conversion.asWritten?.(object) ?? object, asServed(conversion, old), hasStatus)
-        : (object, old) => !sameIntent(object, old, hasStatus),
+        ? (object, old) =>
+            !sameDesiredState(conversion.asWritten?.(object) ?? object, asServed(conversion, old), hasStatus)
+        : (object, old) => !sameDesiredState(object, old, hasStatus),
     selectableFields: fieldReaders(version.selectableFields ?? []),
     columns: printerColumns(version.additionalPrinterColumns),
   };
@@ -107,7 +108,7 @@ function writtenView(
 }
 
 /** Whether the objects are equal apart from metadata, and apart from the status if it is a subresource. */
-function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): boolean {
+function sameDesiredState(object: KubeObject, old: KubeObject, hasStatus: boolean): boolean {
   const bare = ({ metadata: _metadata, apiVersion: _apiVersion, ...rest }: KubeObject): object => {
     if (hasStatus) delete rest['status'];
     return rest;

@@ -20,7 +20,7 @@ import {
   type Subresources,
 } from './definition.ts';
 import { webhookClientErrors } from '../registry/kinds/admissionregistration/webhook-client.ts';
-import { validateAuthorityBundle } from './authority-bundle.ts';
+import { validateCaBundle } from './ca-bundle.ts';
 import { innerSchemas, type JsonSchema } from './json-schema.ts';
 import { selectableFieldErrors } from './selectable-fields.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
@@ -51,7 +51,7 @@ export function validateDefinitionStatus({ status }: Definition): FieldError[] {
 /** Returns all errors of an update; immutable fields are compared with `old`. */
 export function validateDefinitionUpdate(definition: Definition, old: Definition): FieldError[] {
   const { spec } = definition;
-  const errors = [...validateSpec(spec, old.spec), ...validateAuthorityBundle(definition, old)];
+  const errors = [...validateSpec(spec, old.spec), ...validateCaBundle(definition, old)];
   if (isTrue(old, 'Established')) {
     errors.push(
       ...validateImmutable(spec.scope, old.spec.scope, 'spec.scope'),
@@ -359,7 +359,7 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   return errors;
 }
 
-/** Validates that a definition of a protected group is approved. An invalid annotation that is already stored is accepted. */
+/** Validates that a definition of a protected group is approved. An update is accepted if the approval has the same state. */
 function validateApproval(definition: Definition, old: Definition | undefined): FieldError[] {
   if (!isProtectedGroup(definition.spec.group)) return [];
   if (old !== undefined && approvalOf(old) === approvalOf(definition)) return [];

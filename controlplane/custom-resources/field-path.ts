@@ -33,7 +33,7 @@ function tokensOf(path: string): string[] {
   return tokens;
 }
 
-/** Returns the names of the path and the schema at its end, or why the path is invalid. */
+/** Returns the names of the path and the schema at its end, or why the path is invalid. `brackets` allows `['name']`. */
 export function readFieldPath(path: string, root: JsonSchema, { brackets }: { readonly brackets: boolean }): FieldPath {
   const tokens = tokensOf(path);
   const names: string[] = [];

@@ -69,7 +69,8 @@ function isCreditCard(text: string): boolean {
 const CARD =
   /^(?:4\d{12}(?:\d{3})?|5[1-5]\d{14}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|(?:2131|1800|35\d{3})\d{11})$/;
 
-const OTHERS: ReadonlySet<string> = new Set([
+/** The formats of texts that `fitsFormat` checks without a pattern. */
+const WITHOUT_PATTERN: ReadonlySet<string> = new Set([
   'duration',
   'isbn',
   'isbn10',
@@ -107,10 +108,10 @@ export const isNumberFormat = (format: string): boolean => OF_NUMBERS.has(format
 export function formatOf(type = '', format = ''): string {
   if (type === 'integer') return format === 'int32' || format === 'int64' ? format : '';
   if (type === 'number') return format === 'float' || format === 'double' ? format : '';
-  return (type === '' || type === 'string') && (OTHERS.has(format) || PATTERNS.has(format)) ? format : '';
+  return (type === '' || type === 'string') && (WITHOUT_PATTERN.has(format) || PATTERNS.has(format)) ? format : '';
 }
 
-/** Whether the text has the format, by the rules of kube-openapi. Any text has an unknown format. */
+/** Whether the text has the format, by the rules of kube-openapi. True for a format that is not known. */
 export function fitsFormat(format: string, text: string): boolean {
   const pattern = PATTERNS.get(format);
   if (pattern !== undefined) return pattern.test(text);

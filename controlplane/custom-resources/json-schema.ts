@@ -89,8 +89,8 @@ export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
 const NO_MEMBERS: JsonSchema = {};
 
 /**
- * Returns the schema by which the items of a list are pruned, also of a list where the schema has another type: its items keep
- * no members. It is `undefined` if they keep all.
+ * Returns the schema by which the items of a list are pruned, or `undefined` if the items keep all members. Where the schema
+ * declares no items, for example because it has another type, items keep no members.
  */
 export function itemsOfPruned(schema: JsonSchema): JsonSchema | undefined {
   return itemsToPrune(schema) ?? (schema[PRESERVES] === true ? undefined : NO_MEMBERS);

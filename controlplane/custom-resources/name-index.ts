@@ -86,13 +86,13 @@ function keysOf(group: string, { plural, singular, shortNames, kind, listKind }:
 }
 
 function enter(all: Map<string, Set<string>>, key: string, definition: string): void {
-  const there = all.get(key);
-  if (there === undefined) all.set(key, new Set([definition]));
-  else there.add(definition);
+  const definitions = all.get(key);
+  if (definitions === undefined) all.set(key, new Set([definition]));
+  else definitions.add(definition);
 }
 
 function leave(all: Map<string, Set<string>>, key: string, definition: string): void {
-  const there = all.get(key);
-  there?.delete(definition);
-  if (there?.size === 0) all.delete(key);
+  const definitions = all.get(key);
+  definitions?.delete(definition);
+  if (definitions?.size === 0) all.delete(key);
 }

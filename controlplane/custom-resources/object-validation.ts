@@ -41,11 +41,11 @@ const NOT_CHECKED =
   'some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
 
 interface ValidationOptions {
-  /** Called for each rule that fails on an unchanged value. */
+  /** Called for each rule without `oldSelf` that fails on an unchanged value, which is no error. */
   readonly warn?: (text: string) => void;
   /** Whether only `status` is written, so that only its schema is validated. */
   readonly statusOnly?: boolean;
-  /** Errors of the metadata, which are reported already. */
+  /** Errors of the metadata, which the store reports. Rules are not evaluated after some of them. */
   readonly earlier?: readonly FieldError[];
 }
 

@@ -21,7 +21,7 @@ export function prune(object: JsonObject, schema: JsonSchema): Pruned {
 
 interface Place {
   readonly path: string;
-  /** The schema does not describe `apiVersion`, `kind` and `metadata`. */
+  /** Whether the object is a resource. Its `apiVersion`, `kind` and `metadata` are kept, whatever the schema is. */
   readonly isResource: boolean;
 }
 

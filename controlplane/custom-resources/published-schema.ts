@@ -1,7 +1,7 @@
 /**
  * Builds the schema of a custom resource for OpenAPI documents. OpenAPI 3 documents contain the whole schema. OpenAPI 2
- * documents contain only what kubectl can validate before it sends a request: where the schema allows nulls or unknown members,
- * they have neither type nor members, because kubectl would refuse values that the server accepts.
+ * documents contain only what kubectl can validate before it sends a request. They have neither type nor members where the
+ * schema allows nulls or unknown members, because kubectl would refuse values that the server accepts.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
@@ -80,7 +80,7 @@ export function publishedSchema(
     revision,
     selectableFields: selectable,
     get v2() {
-      // kubectl accepts only the members that a schema names, so this one names none.
+      // kubectl refuses unnamed members if a schema names any, so a schema that preserves unknown members names none.
       return {
         ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole, texts), { version: 2, texts })),
         ...marked,
@@ -137,15 +137,17 @@ function unfolded(schema: JsonObject): JsonObject {
 }
 
 /** The keywords that are omitted: OpenAPI 2 can express neither alternatives nor nulls, and has no default values. */
-const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
+const OMITTED_IN_VERSION_2 = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isJsonObject(schema) && schema['nullable'] === true;
 
-const version2 = (schema: JsonObject, texts: TypeTexts): JsonObject =>
-  embedded(withoutLater(schema), { version: 2, texts });
+const version2 = (schema: JsonObject, texts: TypeTexts): JsonObject => embedded(reduced(schema), { version: 2, texts });
 
-function withoutLater(schema: JsonObject): JsonObject {
-  const out: JsonObject = Object.fromEntries(Object.entries(schema).filter(([name]) => !LATER.includes(name)));
+/** Returns the schema without keywords and types by which kubectl would refuse values that the server accepts. */
+function reduced(schema: JsonObject): JsonObject {
+  const out: JsonObject = Object.fromEntries(
+    Object.entries(schema).filter(([name]) => !OMITTED_IN_VERSION_2.includes(name)),
+  );
   const open = schema[PRESERVES] === true;
   if (open || isNullable(schema)) {
     delete out['items'];
@@ -157,7 +159,7 @@ function withoutLater(schema: JsonObject): JsonObject {
   const required = requiredBesideNulls(out);
   if (required === undefined) delete out['required'];
   else out['required'] = required;
-  return below(out, withoutLater);
+  return below(out, reduced);
 }
 
 /** Returns the required members without the nullable ones, because kubectl treats null as missing. */

@@ -10,7 +10,7 @@ import { readFieldPath } from './field-path.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
 import { type Count, countInside, RuleCosts } from './rule-costs.ts';
 import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
-import { extensionErrors, type Place, wordErrors, type RuleText } from './schema-checks.ts';
+import { extensionErrors, keywordErrors, type Place, type RuleText } from './schema-checks.ts';
 
 /** A compiled rule of `x-kubernetes-validations`. */
 export interface Rule {
@@ -36,8 +36,8 @@ export interface RuleNode {
   readonly schema: JsonSchema;
   readonly rules: readonly (Rule | BrokenRule)[];
   readonly properties: ReadonlyMap<string, RuleNode>;
-  /** The rules of items, or of `additionalProperties`. */
   readonly items: RuleNode | undefined;
+  /** The rules of `additionalProperties`. */
   readonly members: RuleNode | undefined;
 }
 
@@ -52,10 +52,11 @@ interface RuleOptions {
   /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;
   /**
-   * What validates the schema and the cost of its rules. If it is absent, the rules of a stored definition are only compiled.
+   * Present if the schema and the cost of its rules are validated. If it is absent, the rules of a stored definition are only
+   * compiled.
    */
   readonly judge?: {
-    /** Rules of a stored definition have no cost limit of their own, but count for the limit of the schema. */
+    /** Whether the stored definition has the same schema. Its rules then have no cost limit but that of the schema. */
     readonly isKnown: boolean;
     /** Whether the rules are not compiled, because the schema is not structural or one of its defaults is invalid. */
     readonly skipRules: boolean;
@@ -105,7 +106,7 @@ const OF_OBJECTS: ReadonlySet<string> = new Set(['metadata', 'kind', 'apiVersion
  */
 function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   const before = walk.errors.length;
-  if (walk.judge !== undefined) walk.errors.push(...wordErrors(schema, at));
+  if (walk.judge !== undefined) walk.errors.push(...keywordErrors(schema, at));
   const { path } = at;
   const count = countInside(at.count, schema);
   const enter = (inner: JsonSchema, step: string, more: Partial<At> = {}): RuleNode | undefined => {

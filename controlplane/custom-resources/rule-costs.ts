@@ -12,8 +12,10 @@ const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
 /** How many of the most expensive rules the error names. */
 const SHOWN = 4;
+/** The cost from which on the error may name a rule. */
+const MIN_SHOWN_COST = TOTAL_LIMIT / 100;
 
-/** The maximum number of such values in an object, or `undefined` if it is unbounded. */
+/** The maximum number of values of one schema in an object, or `undefined` if it is unbounded. */
 export type Count = number | undefined;
 
 /** Returns the count of the items or members of a value that occurs `count` times. */
@@ -36,7 +38,7 @@ export class RuleCosts {
    */
   observe(path: string, name: string, cost: number, isKnown: boolean): FieldError[] {
     this.#total = Math.min(UNBOUNDED, this.#total + cost);
-    if (cost >= TOTAL_LIMIT / 100) {
+    if (cost >= MIN_SHOWN_COST) {
       this.#largest.push({ path, cost });
       this.#largest = this.#largest.sort((a, b) => b.cost - a.cost).slice(0, SHOWN);
     }

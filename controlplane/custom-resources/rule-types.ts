@@ -61,7 +61,7 @@ const BYTES_PER_CHARACTER = 4;
 
 const scalar = (type: CelType, minBytes: number, maxElements = 0): RuleType => ({ type, minBytes, maxElements });
 
-/** The types of strings with a format that CEL represents by another type. */
+/** The types of strings with a format that CEL represents by another type, with the lengths that kube-apiserver assumes. */
 const FORMATS: ReadonlyMap<string, RuleType> = new Map(
   Object.entries({
     duration: scalar(duration, 3, 32),

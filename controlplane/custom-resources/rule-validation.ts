@@ -181,9 +181,9 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
   const plain = rule.message === '' ? `failed rule: ${rule.source.trim()}` : rule.message.trim();
   if (rule.messageProgram === undefined) return plain;
   try {
-    const made = rule.messageProgram.run(bindings, budget);
-    if (typeof made !== 'string') return plain;
-    const text = made.trim();
+    const result = rule.messageProgram.run(bindings, budget);
+    if (typeof result !== 'string') return plain;
+    const text = result.trim();
     return text === '' || text.includes('\n') || Buffer.byteLength(text) > MAX_MESSAGE ? plain : text;
   } catch (error) {
     if (error instanceof CelError || error instanceof CostExceeded) return plain;

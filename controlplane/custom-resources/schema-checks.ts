@@ -46,7 +46,7 @@ function isEmptyMap(name: string, schema: JsonSchema): boolean {
 }
 
 /** Validates the keywords of one level of a schema. The errors are in kube-apiserver's order. */
-export function wordErrors(schema: JsonSchema, { path, noDefault, insideMetadata = false }: Place): FieldError[] {
+export function keywordErrors(schema: JsonSchema, { path, noDefault, insideMetadata = false }: Place): FieldError[] {
   const errors: FieldError[] = [];
   const { type } = schema;
   if (type && !TYPES.includes(type)) errors.push(notSupported(`${path}.type`, type, TYPES));

@@ -7,7 +7,7 @@ import { type FieldError, forbidden, invalid, required } from '../../api/meta/fi
 import { innerSchemas, itemsOf, type JsonSchema } from './json-schema.ts';
 import { patternOf } from './value-validation.ts';
 
-/** Keywords that are forbidden anywhere. If a schema contains one, no other errors are reported. */
+/** Keywords that are forbidden anywhere. If a schema contains one, its structure and its defaults are not validated. */
 const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
 
 /** Whether the schema and its parts have no keyword that a structural schema cannot contain. */
@@ -179,7 +179,8 @@ const OUTSIDE_ONLY: Readonly<Record<string, string>> = {
   'x-kubernetes-validations': 'empty',
 };
 
-function isThere(value: unknown, wanted: string): boolean {
+/** Whether a keyword inside of `allOf` and similar keywords has another value than the one that it must have there. */
+function isMisplaced(value: unknown, wanted: string): boolean {
   if (value === undefined || value === null) return false;
   if (wanted === 'undefined') return true;
   return value !== '' && value !== false && !(Array.isArray(value) && value.length === 0);
@@ -193,7 +194,7 @@ function validateNested(schema: JsonSchema, path: string, errors: FieldError[], 
     validateNested(inner, `${path}.properties[${name}]`, errors);
   }
   for (const [name, wanted] of Object.entries(OUTSIDE_ONLY)) {
-    if (isThere((schema as Readonly<Record<string, unknown>>)[name], wanted)) {
+    if (isMisplaced((schema as Readonly<Record<string, unknown>>)[name], wanted)) {
       errors.push(forbidden(`${path}.${name}`, `must be ${wanted} to be structural`));
     }
   }

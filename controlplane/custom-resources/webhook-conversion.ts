@@ -51,9 +51,9 @@ export interface WebhookConversion extends Conversion {
 }
 
 /**
- * Returns the conversion by a webhook. A stored object gets the defaults of the version in which it was stored, and the
- * webhook gets it with them. The response is pruned by the schema of the version to which it was converted, and gets no
- * defaults, as in kube-apiserver. Its conversions reject with a 500 if the webhook fails or its response is invalid.
+ * Returns the conversion by a webhook. A stored object gets the defaults of the version in which it was stored before it is
+ * sent. The response is pruned by the schema of the version to which it was converted, and gets no defaults, as in
+ * kube-apiserver. The conversions reject with a 500 if the webhook fails or its response is invalid.
  */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
@@ -88,7 +88,7 @@ export function webhookConversion(
       throw newErrorWithoutReason(`${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
     return objects.map((object, index) =>
-      taken(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index: from + index, webhook }),
+      merged(object, readObject(converted[index]), { apiVersion: desiredAPIVersion, index: from + index, webhook }),
     );
   }
 
@@ -120,7 +120,7 @@ const MAX_VALUES = 50_000;
 interface Batch {
   readonly objects: readonly KubeObject[];
   readonly texts: readonly string[];
-  /** The index of the first one. */
+  /** The index of the first of these objects among all. */
   readonly from: number;
 }
 
@@ -167,7 +167,7 @@ function fitted(converted: KubeObject, schema: JsonSchema): KubeObject {
  * Merges one converted object of the response into the object. Throws a 500 if the response has another version, kind, name,
  * namespace or UID, or invalid labels or annotations.
  */
-function taken(
+function merged(
   object: KubeObject,
   next: KubeObject,
   { apiVersion, index, webhook }: { readonly apiVersion: string; readonly index: number; readonly webhook: string },

@@ -5,7 +5,7 @@ import { certificatePem, createCertificate } from '../../../../api/pki/certifica
 import { writePem } from '../../../../api/pki/pem.ts';
 import { generateKey } from '../../../../api/pki/signing.ts';
 import { namedStatus, takenBy } from '../../../../controlplane/custom-resources/accepted-names.ts';
-import { validateAuthorityBundle } from '../../../../controlplane/custom-resources/authority-bundle.ts';
+import { validateCaBundle } from '../../../../controlplane/custom-resources/ca-bundle.ts';
 import type { Definition, DefinitionStatus } from '../../../../controlplane/custom-resources/definition.ts';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
@@ -72,8 +72,7 @@ test('a definition that is served keeps a bundle that can be read', async () => 
   const installing = namedStatus(definitionWith(pem), takenBy([]), NOW);
   const served = (text: string | undefined): Definition =>
     definitionWith(text, namedStatus(definitionWith(pem, installing), takenBy([]), NOW));
-  const errors = (text: string, old: Definition): string[] =>
-    validateAuthorityBundle(definitionWith(text), old).map(String);
+  const errors = (text: string, old: Definition): string[] => validateCaBundle(definitionWith(text), old).map(String);
   const at = 'spec.conversion.webhookClientConfig.caBundle: Invalid value: ';
   const why = 'unable to load root certificates: ';
   assert.deepEqual(errors('\n', served(pem)), [`${at}"Cg==": ${why}unable to parse bytes as PEM block`]);

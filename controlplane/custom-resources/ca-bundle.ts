@@ -12,7 +12,7 @@ type Conversion = Definition['spec']['conversion'];
 const bundleOf = (conversion: Conversion): string => conversion?.webhook?.clientConfig?.caBundle ?? '';
 
 /** Returns why the bundle of the conversion webhook is invalid, or `undefined` if it is valid or missing. */
-export function authorityBundleError(conversion: Conversion): string | undefined {
+export function caBundleError(conversion: Conversion): string | undefined {
   const bundle = bundleOf(conversion);
   if (bundle === '') return undefined;
   const blocks = readPem(Buffer.from(bundle, 'base64').toString('latin1'));
@@ -34,10 +34,10 @@ function isCertificate(der: Uint8Array): boolean {
   }
 }
 
-/** Returns the errors of an update: a served definition must keep a valid bundle. */
-export function validateAuthorityBundle({ spec }: Definition, old: Definition): FieldError[] {
+/** Returns the errors of an update: an established definition with a valid bundle must keep a valid one. */
+export function validateCaBundle({ spec }: Definition, old: Definition): FieldError[] {
   if (spec.conversion?.strategy !== 'Webhook' || !isTrue(old, 'Established')) return [];
-  const why = authorityBundleError(spec.conversion);
-  if (why === undefined || authorityBundleError(old.spec.conversion) !== undefined) return [];
+  const why = caBundleError(spec.conversion);
+  if (why === undefined || caBundleError(old.spec.conversion) !== undefined) return [];
   return [invalid('spec.conversion.webhookClientConfig.caBundle', bundleOf(spec.conversion), why)];
 }
