@@ -1,8 +1,9 @@
 /**
  * Defines admission plugins and the attributes of a request that they get.
  *
- * The generic store calls the chain between defaulting and validation: first `admit` of every plugin in order (they may change
- * `object` in place), then `validate` of every plugin. A plugin refuses a request by throwing a `StatusError`.
+ * The generic store calls `admit` of every plugin in order after defaulting (they may change `object` in place), and `validate`
+ * of every plugin after its own validation, right before the object is written. A plugin refuses a request by throwing a
+ * `StatusError`.
  */
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../api/meta/object.ts';
 import type { UserInfo } from '../model/user-info.ts';
@@ -19,7 +20,7 @@ export interface AdmissionAttributes {
   readonly kind: GroupVersionKind;
   /** `''` for cluster-scoped objects. */
   readonly namespace: string;
-  /** May be empty on create, if the object has a `generateName`. */
+  /** Empty on the deletion of a collection, and on a create if the object has a `generateName` and no name. */
   readonly name: string;
   /**
    * The object that will be stored; `undefined` on DELETE. Mutating plugins change it in place, or replace it by `setObject`.
@@ -27,8 +28,10 @@ export interface AdmissionAttributes {
   readonly object: KubeObject | undefined;
   /** The stored object, on UPDATE and DELETE. Plugins never change it. */
   readonly oldObject: KubeObject | undefined;
-  /** CreateOptions, UpdateOptions (PatchOptions for patches) or DeleteOptions as JSON. */
+  /** CreateOptions, UpdateOptions (also for patches) or DeleteOptions as JSON. Empty on CONNECT. */
   readonly options: Record<string, unknown>;
+  /** Whether the operation UPDATE is that of a PATCH request. */
+  readonly isPatch?: boolean | undefined;
   readonly dryRun: boolean;
   readonly user: UserInfo;
   /** The address from which the request comes, if it comes over a connection. */

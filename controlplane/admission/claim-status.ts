@@ -164,8 +164,7 @@ function attributesFor(
   return { user, isResourceRequest: true, group, version, resource, path: '', ...own };
 }
 
-const verbOf = ({ options }: AdmissionAttributes): 'patch' | 'update' =>
-  options['kind'] === 'PatchOptions' ? 'patch' : 'update';
+const verbOf = ({ isPatch }: AdmissionAttributes): 'patch' | 'update' => (isPatch === true ? 'patch' : 'update');
 
 /** Returns the names of the drivers whose entries were added, changed or removed, sorted. */
 function changedDrivers(status: ClaimStatus, old: ClaimStatus): string[] {

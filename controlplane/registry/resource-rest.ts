@@ -259,7 +259,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
-  return await writeChange(request, writeOptionsObject('UpdateOptions', options), change);
+  return await writeChange(request, 'UpdateOptions', change);
 }
 
 async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written> {
@@ -296,15 +296,17 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       return codec.toWritten(object);
     },
   };
-  return await writeChange(request, writeOptionsObject('PatchOptions', options), change);
+  return await writeChange(request, 'PatchOptions', change);
 }
 
 async function writeChange(
   { path, context, namespace, name, options }: WriteRequest,
-  optionsObject: Record<string, unknown>,
+  kind: 'UpdateOptions' | 'PatchOptions',
   change: Change,
 ): Promise<Written> {
-  const target: WriteTarget = { endpoint: path.endpoint, namespace, name, options, optionsObject };
+  const optionsObject = writeOptionsObject(kind, options);
+  const isPatch = kind === 'PatchOptions';
+  const target: WriteTarget = { endpoint: path.endpoint, namespace, name, options, optionsObject, isPatch };
   const written = await changeEntry(path.version.store, context, target, change);
   return { entry: await path.codec.later(written.entry), created: written.created };
 }

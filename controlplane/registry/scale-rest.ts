@@ -64,11 +64,11 @@ class ScaleWrites {
     kind: 'UpdateOptions' | 'PatchOptions',
     change: Pick<Change, 'compute' | 'uid'>,
   ): Promise<Entry> {
-    const optionsObject = writeOptionsObject(kind, options);
+    const how = { options, optionsObject: writeOptionsObject(kind, options), isPatch: kind === 'PatchOptions' };
     const written = await changeEntry(
       this.#version.store,
       context,
-      { endpoint: this.#endpoint, namespace, name, options, optionsObject, admissionView: this.#admissionView },
+      { endpoint: this.#endpoint, namespace, name, ...how, admissionView: this.#admissionView },
       { creates: false, ...change },
     );
     return written.entry;

@@ -168,6 +168,7 @@ interface AdmissionInput {
   readonly oldObject: KubeObject | undefined;
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
+  readonly isPatch?: boolean | undefined;
   /** Keeps a function that is called if the object is not written. Absent where plugins cannot register one. */
   readonly whenNotWritten?: (undo: () => void) => void;
 }
@@ -190,6 +191,7 @@ export function admissionAttributes(context: RequestContext, input: AdmissionInp
     oldObject: input.oldObject,
     options: input.options,
     dryRun: input.dryRun,
+    isPatch: input.isPatch,
     user: context.user,
     remoteAddress: context.remoteAddress,
     setObject(object) {

@@ -15,6 +15,8 @@ export interface WriteTarget {
   readonly options: WriteOptions;
   /** The options for admission, such as `CreateOptions`. */
   readonly optionsObject: Record<string, unknown>;
+  /** Whether the request is a PATCH. */
+  readonly isPatch?: boolean;
   /** The caller has already run admission on the object of its own body (bindings, evictions). */
   readonly skipAdmission?: boolean;
   /** If absent, admission sees the stored object itself. */
@@ -63,6 +65,7 @@ export async function admitChange(
   const view = target.admissionView;
   const attributes = admissionAttributes(context, {
     operation: 'UPDATE',
+    isPatch: target.isPatch,
     endpoint: target.endpoint,
     namespace: target.namespace,
     name: target.name,
@@ -91,6 +94,7 @@ export async function writeAdmitted(
   const view = target.admissionView;
   const attributes = admissionAttributes(context, {
     operation: old === undefined ? 'CREATE' : 'UPDATE',
+    isPatch: target.isPatch,
     endpoint: target.endpoint,
     namespace: target.namespace,
     name: object.metadata.name ?? '',

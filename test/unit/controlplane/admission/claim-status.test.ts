@@ -7,7 +7,9 @@ import { describe, test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { claimStatusAuthorization } from '../../../../controlplane/admission/claim-status.ts';
+import { admissionChain } from '../../../../controlplane/admission/chain.ts';
 import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
+import { openFixture } from '../registry/registry-fixture.ts';
 import { attributesOf } from './attributes.ts';
 
 const SIGNAL = new AbortController().signal;
@@ -51,7 +53,7 @@ async function refused({ before = {}, after, user = DRIVER, may = [], patches, l
     kind: { group: 'resource.k8s.io', version: 'v1', kind: 'ResourceClaim' },
     subresource: 'status',
     oldObject: claim(before),
-    options: { kind: patches === true ? 'PatchOptions' : 'UpdateOptions' },
+    isPatch: patches === true,
     user,
   });
   try {
@@ -77,6 +79,28 @@ describe('the status of a claim', () => {
     const reservedFor = [{ resource: 'pods', name: 'p', uid: 'u' }];
     assert.match(await refused({ before: after, after: { ...after, reservedFor } }), /resourceclaims\/binding/);
     assert.match(await refused({ before: after, after: {} }), /resourceclaims\/binding/);
+  });
+
+  test('needs the permission to patch for a patch', async () => {
+    const verbs: string[] = [];
+    const plugin = claimStatusAuthorization({
+      authorizer: { authorize: ({ verb }) => (verbs.push(verb), { decision: 'allow', reason: '' }) },
+      storedNamespace: () => undefined,
+    });
+    const fixture = await openFixture(undefined, undefined, undefined, admissionChain([plugin]));
+    const claim = {
+      apiVersion: 'resource.k8s.io/v1',
+      kind: 'ResourceClaim',
+      metadata: { name: 'c' },
+      spec: { devices: { requests: [{ name: 'r', exactly: { deviceClassName: 'class' } }] } },
+    };
+    const created = await fixture.create('resource.k8s.io/v1/resourceclaims', claim);
+    const status = { allocation: { devices: { results: [{ request: 'r', driver: 'd', pool: 'p', device: 'x' }] } } };
+    const path = 'resource.k8s.io/v1/resourceclaims:status';
+    await fixture.patch(path, 'c', { type: 'merge', body: { status }, duplicates: [] });
+    await fixture.update(path, { ...created, metadata: { name: 'c' }, status: {} });
+    assert.deepEqual(verbs, ['patch', 'update']);
+    await fixture.close();
   });
 
   test('gets admin access in namespaces with the label alone, whoever writes it', async () => {

@@ -1,4 +1,4 @@
-/** Builds a registry with memory storage and without admission, with a short notation for requests. */
+/** Builds a registry with memory storage, with a short notation for requests. */
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { everyField, parseFieldSelector } from '../../../../api/meta/field-selector.ts';
@@ -49,11 +49,18 @@ type ServedOptions = Parameters<typeof serveRegistry>[1];
 
 const NAMESPACE = 'default';
 
-/** Opens a registry that serves all built-in resources, in memory unless `storage` is given, without admission. */
+const NO_ADMISSION: ServedOptions['admission'] = {
+  admit: async () => undefined,
+  validate: async () => undefined,
+  beforeWrite: () => undefined,
+};
+
+/** Opens a registry that serves all built-in resources, by default in memory and without admission. */
 export async function openFixture(
   storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
   serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],
   fieldManagement: ServedOptions['fieldManagement'] = () => noFieldManagement,
+  admission: ServedOptions['admission'] = NO_ADMISSION,
 ): Promise<Fixture> {
   const schema = loadSchema();
   const registry = await openRegistry({
@@ -68,7 +75,7 @@ export async function openFixture(
   });
   serveRegistry(registry, {
     schema,
-    admission: { admit: async () => undefined, validate: async () => undefined, beforeWrite: () => undefined },
+    admission,
     fieldManagement,
   });
   const warnings: string[] = [];
