@@ -26,8 +26,8 @@ interface ContainerMountsOptions {
 type VolumeMount = NonNullable<Container['volumeMounts']>[number];
 
 /**
- * Returns the mounts of a container. Throws a `VolumeError` if a volume is missing or has the wrong mode, and an error if a
- * sub-path leaves its volume.
+ * Returns the mounts and devices of a container. Throws a `VolumeError` if a volume is missing or has the wrong mode, or if a
+ * sub-path cannot be used.
  */
 export async function containerMounts(options: ContainerMountsOptions): Promise<PreparedMounts> {
   const { container, ready } = options;
@@ -69,12 +69,12 @@ async function mountOf(
     return { ...base, hostPath: '', image: volume.image.reference, ...part };
   }
   if (subPath === '') return { ...base, hostPath: volume.path };
-  return { ...base, hostPath: await bound(options, wanted, { index, volumePath: volume.path, subPath }) };
+  return { ...base, hostPath: await boundSubPath(options, wanted, { index, volumePath: volume.path, subPath }) };
 }
 
 /**
- * Whether a read-only mount is so recursively. Without support of the runtime, `IfPossible` is ignored and `Enabled` is an
- * error.
+ * Whether a read-only mount also makes the mounts below it read-only. Without support of the runtime, `IfPossible` is ignored
+ * and `Enabled` is an error.
  */
 function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supported: boolean): boolean {
   if (recursiveReadOnly === 'Enabled' && !supported)
@@ -85,7 +85,7 @@ function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supp
 }
 
 /** Binds the sub-path of a volume and returns the path on the host. Throws a `VolumeError` without details of the host. */
-async function bound(
+async function boundSubPath(
   { pod, container, podDirectory, mounter, logger }: ContainerMountsOptions,
   wanted: VolumeMount,
   { index, volumePath, subPath }: { readonly index: number; readonly volumePath: string; readonly subPath: string },

@@ -28,8 +28,8 @@ interface EmptyDirOptions {
  */
 export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   const { pod, volume, path, podDirectory, mounts } = options;
-  const ready = join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
-  let isNew = !(await exists(ready));
+  const readyFile = join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
+  let isNew = !(await exists(readyFile));
   await mkdir(path, { recursive: true, mode: 0o777 });
   const medium = volume.emptyDir?.medium ?? '';
   if (medium === 'Memory') {
@@ -46,8 +46,8 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
   if (!isNew) return;
   await inDirectory(path, openToAll);
   await options.giveToGroup(path);
-  await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
-  await writeFile(ready, '', { mode: 0o600 });
+  await mkdir(dirname(readyFile), { recursive: true, mode: 0o750 });
+  await writeFile(readyFile, '', { mode: 0o600 });
 }
 
 /**
@@ -74,19 +74,20 @@ function podMemoryLimit(pod: Pod): number {
  * do not request it, or several sizes.
  */
 export function hugePageSize(pod: Pod, medium: string): string {
-  const asked = new Set<string>();
+  const requested = new Set<string>();
   for (const container of initAndMainContainers(pod.spec)) {
     for (const [name, amount] of Object.entries(container.resources?.requests ?? container.resources?.limits ?? {}))
-      if (name.startsWith('hugepages-') && bytesOf(amount) > 0) asked.add(name.slice('hugepages-'.length));
+      if (name.startsWith('hugepages-') && bytesOf(amount) > 0) requested.add(name.slice('hugepages-'.length));
   }
   const wanted = medium === 'HugePages' ? '' : medium.slice('HugePages-'.length);
   if (wanted !== '') {
-    if (!asked.has(wanted)) throw noHugePages(medium);
+    if (!requested.has(wanted)) throw noHugePages(medium);
     return wanted;
   }
-  const [only = ''] = asked;
-  if (asked.size === 0) throw noHugePages(medium);
-  if (asked.size > 1) throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+  const [only = ''] = requested;
+  if (requested.size === 0) throw noHugePages(medium);
+  if (requested.size > 1)
+    throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   return only;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for reading objects and tokens.
- * Errors name the missing reference as the kubelet's events do.
+ * Computes the files of configMap, secret, downwardAPI and projected volumes. Pure, except for what it reads through
+ * `PayloadSources`. Errors name the missing reference as the kubelet's events do.
  */
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Container, Pod, Volume } from '../model/pod.ts';
@@ -154,8 +154,8 @@ async function secretFiles(
 }
 
 /**
- * Returns the files of the keys that the pod names, or else of all `keys`. Only their content is decoded. Throws the text
- * `missing` with the key if a key has no content, unless it is optional.
+ * Returns the files of the keys that the volume names, or of all `keys` if it names none. Only their content is decoded. Throws
+ * the text `missing` with the key if a key has no content, unless the reference is optional.
  */
 function pick(
   keys: () => readonly string[],

@@ -29,7 +29,7 @@ export interface ClaimReference {
   readonly name: string;
   readonly readOnly: boolean;
   /** The claim of a generic ephemeral volume must belong to this pod; another claim with its name is not used. */
-  readonly isPods: boolean;
+  readonly isOwnedByPod: boolean;
 }
 
 /** Returns why a claim cannot be used, in the words of the kubelet, or `undefined` if it can. */
@@ -62,7 +62,7 @@ export async function resolveClaim(
     );
   }
   const owner = claim.metadata.ownerReferences?.find((entry) => entry.controller === true);
-  if (reference.isPods && owner?.uid !== pod.metadata.uid)
+  if (reference.isOwnedByPod && owner?.uid !== pod.metadata.uid)
     throw new VolumeNotProcessedError(
       `${subject} was not created for pod ${namespace}/${pod.metadata.name} (pod is not owner)`,
     );

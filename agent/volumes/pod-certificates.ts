@@ -38,7 +38,7 @@ interface PodCertificatesOptions {
   readonly random: () => number;
 }
 
-interface Waiting {
+interface PendingRequest {
   readonly name: string;
   readonly key: string;
 }
@@ -52,7 +52,7 @@ interface Issued extends CredentialBundle {
 
 interface Credential {
   issued: Issued | undefined;
-  waiting: Waiting | undefined;
+  pending: PendingRequest | undefined;
   /** The error of a request that the signer has denied or failed. It is final: no other request is created. */
   refused: string | undefined;
   /** Steps of one credential must not overlap. */
@@ -66,14 +66,14 @@ interface RequestStatus {
   readonly notAfter?: string;
 }
 
-const DEFAULT_SECONDS = 86_400;
+const DEFAULT_LIFETIME_SECONDS = 86_400;
 const JITTER_MS = 5 * 60_000;
 const OVERDUE_MS = 10 * 60_000;
 /** Waits a moment for a signer that responds soon, so that the pod need not wait for the next refresh. */
 const FIRST_POLLS_MS = [100, 300, 900];
 
 const generate = promisify(generateKeyPair);
-const KEYS: ReadonlyMap<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>> = new Map(
+const KEY_GENERATORS: ReadonlyMap<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>> = new Map(
   Object.entries({
     RSA3072: () => generate('rsa', { modulusLength: 3072 }),
     RSA4096: () => generate('rsa', { modulusLength: 4096 }),
@@ -101,7 +101,7 @@ export class PodCertificates {
     const id = `${pod.metadata.uid}/${volume}/${index}`;
     let credential = this.#credentials.get(id);
     if (credential === undefined) {
-      credential = { issued: undefined, waiting: undefined, refused: undefined, steps: new SerialQueue() };
+      credential = { issued: undefined, pending: undefined, refused: undefined, steps: new SerialQueue() };
       this.#credentials.set(id, credential);
     }
     const known = credential;
@@ -118,11 +118,11 @@ export class PodCertificates {
     const { issued } = credential;
     if (issued !== undefined && clock.now() < issued.renewAtMs) return issued;
     try {
-      const isNew = credential.waiting === undefined;
-      credential.waiting ??= await this.#createRequest(pod, source);
+      const isNew = credential.pending === undefined;
+      credential.pending ??= await this.#createRequest(pod, source);
       await this.#readRequest(pod, credential);
       for (const waitMs of isNew && issued === undefined ? FIRST_POLLS_MS : []) {
-        if (credential.waiting === undefined) break;
+        if (credential.pending === undefined) break;
         await clock.sleep(waitMs);
         await this.#readRequest(pod, credential);
       }
@@ -137,11 +137,11 @@ export class PodCertificates {
     return credential.issued;
   }
 
-  async #createRequest(pod: Pod, source: PodCertificateSource): Promise<Waiting> {
+  async #createRequest(pod: Pod, source: PodCertificateSource): Promise<PendingRequest> {
     const { client, node } = this.#options;
     const { namespace, name, uid } = pod.metadata;
     const account = pod.spec.serviceAccountName ?? 'default';
-    const generateKeys = KEYS.get(source.keyType);
+    const generateKeys = KEY_GENERATORS.get(source.keyType);
     if (generateKeys === undefined) throw new Error(`while generating keypair: unknown key type "${source.keyType}"`);
     const keys: KeyPair = await generateKeys();
     const { metadata } = await client.get(serviceAccounts, namespace, account);
@@ -162,7 +162,7 @@ export class PodCertificates {
         serviceAccountUID: metadata.uid ?? '',
         nodeName: node().name,
         nodeUID: node().uid,
-        maxExpirationSeconds: source.maxExpirationSeconds ?? DEFAULT_SECONDS,
+        maxExpirationSeconds: source.maxExpirationSeconds ?? DEFAULT_LIFETIME_SECONDS,
         stubPKCS10Request: csr.toString('base64'),
         ...(source.userAnnotations === undefined ? {} : { unverifiedUserAnnotations: source.userAnnotations }),
       },
@@ -178,26 +178,26 @@ export class PodCertificates {
   async #readRequest(pod: Pod, credential: Credential): Promise<void> {
     const { client, clock, random } = this.#options;
     const { namespace } = pod.metadata;
-    const { waiting } = credential;
-    if (waiting === undefined) return;
+    const { pending } = credential;
+    if (pending === undefined) return;
     let status: RequestStatus;
     try {
-      status = ((await client.get(podCertificateRequests, namespace, waiting.name))['status'] ?? {}) as RequestStatus;
+      status = ((await client.get(podCertificateRequests, namespace, pending.name))['status'] ?? {}) as RequestStatus;
     } catch (error) {
       // The request was deleted, so the next refresh creates another one.
-      if (isNotFound(error)) credential.waiting = undefined;
+      if (isNotFound(error)) credential.pending = undefined;
       throw error;
     }
     const end = status.conditions?.find(({ type }) => ['Issued', 'Denied', 'Failed'].includes(type));
     if (end === undefined) return;
-    credential.waiting = undefined;
-    if (end.type !== 'Issued') this.#refuse(pod, credential, `${namespace}/${waiting.name}`, end);
+    credential.pending = undefined;
+    if (end.type !== 'Issued') this.#refuse(pod, credential, `${namespace}/${pending.name}`, end);
     const now = clock.now();
     credential.issued = {
-      key: waiting.key,
+      key: pending.key,
       chain: cleanChain(status.certificateChain ?? ''),
-      renewAtMs: momentOf(status.beginRefreshAt, now) + Math.floor(random() * JITTER_MS),
-      expiresAtMs: momentOf(status.notAfter, now),
+      renewAtMs: timeOf(status.beginRefreshAt, now) + Math.floor(random() * JITTER_MS),
+      expiresAtMs: timeOf(status.notAfter, now),
       hasReportedOverdue: false,
       hasReportedExpired: false,
     };
@@ -231,7 +231,7 @@ export class PodCertificates {
   }
 }
 
-function momentOf(text: string | undefined, otherwise: number): number {
+function timeOf(text: string | undefined, otherwise: number): number {
   const moment = Date.parse(text ?? '');
   return Number.isNaN(moment) ? otherwise : moment;
 }

@@ -1,8 +1,11 @@
-/** Mounts and unmounts what pods need. Reads the table of the kernel only for paths that this agent did not mount itself. */
+/**
+ * Mounts and unmounts what pods need. `ensure` reads the table of the kernel only for targets that this agent has not found
+ * mounted yet.
+ */
 import { rm, rmdir } from 'node:fs/promises';
 import type { Mounter } from './mounter.ts';
 
-/** Owns the table of mounts below the root directory. */
+/** Owns the set of targets that are known to be mounted. */
 export class PodMounts {
   readonly #mounter: Mounter;
   readonly #mounted = new Set<string>();

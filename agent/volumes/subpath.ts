@@ -53,9 +53,12 @@ export async function readInside(volumePath: string, path: string, maxBytes: num
   }
 }
 
+/** The maximum number of symbolic links in a sub-path. */
+const MAX_LINKS = 255;
+
 /**
  * Returns the parts of the sub-path relative to the root, with links resolved. Throws if it leads out of the volume, or through
- * more than 255 links.
+ * more than `MAX_LINKS` links.
  */
 async function resolveInside(root: string, subPath: string): Promise<readonly string[]> {
   let pending = subPath.split('/').filter((part) => part !== '' && part !== '.');
@@ -74,7 +77,7 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
       continue;
     }
     links += 1;
-    if (links > 255) throw new Error(`subPath ${quoteText(subPath)} has too many links`);
+    if (links > MAX_LINKS) throw new Error(`subPath ${quoteText(subPath)} has too many links`);
     if (posix.isAbsolute(link)) {
       const inside = posix.relative(root, link);
       if (inside === '..' || inside.startsWith('../'))

@@ -36,7 +36,7 @@ export class VolumeStepError extends Error {
   }
 }
 
-/** The driver cannot attach the volume because the node has as many volumes as it can have. Other failures may go away. */
+/** The driver cannot attach the volume because the node has as many volumes as it can have. `checkLimit` acts on this error. */
 export class VolumeLimitError extends Error {
   override readonly name = 'VolumeLimitError';
 }
@@ -63,7 +63,7 @@ export function checkLimit(pending: ReadonlySet<string>, failures: ReadonlyMap<s
 }
 
 /** Returns the pod's error with the kubelet's message, and the time of the retry. */
-export function unmounted(
+export function unmountedError(
   pending: ReadonlySet<string>,
   failures: ReadonlyMap<string, unknown>,
   attempt: number,

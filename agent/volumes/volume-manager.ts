@@ -25,7 +25,7 @@ import type { Mounter } from './mounter.ts';
 import type { PayloadSources } from './payload.ts';
 import { PodMounts } from './pod-mounts.ts';
 import { readInside } from './subpath.ts';
-import { checkLimit, unmounted, VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
+import { checkLimit, unmountedError, VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 import { type CsiMounts, isPayloadVolume, type ReadyVolume, VolumeSetUp } from './volume-set-up.ts';
 
 interface VolumeManagerOptions {
@@ -47,7 +47,7 @@ interface VolumeManagerOptions {
   readonly node: () => SelectableNode;
   /** Whether the runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly?: () => boolean;
-  /** Forgets the tokens of a removed pod. */
+  /** Forgets the tokens and certificates of a removed pod. */
   readonly forgetPod: (podUid: string) => void;
   readonly observe?: VolumeObserver;
 }
@@ -55,7 +55,7 @@ interface VolumeManagerOptions {
 /** Receives the operations and their results, for metrics. */
 export interface VolumeObserver {
   mounted(volume: Volume, step: { readonly tookMs: number; readonly isDone: boolean }): void;
-  /** The duration of one clean-up after removed pods. */
+  /** The numbers of removed pods whose volumes one clean-up has removed, and of those where it failed. */
   swept(pods: { readonly cleaned: number; readonly failed: number }): void;
 }
 
@@ -157,7 +157,7 @@ class HostVolumes implements VolumeManager {
           try {
             // Of volumes that are set up already, only the content is refreshed. Their mounts are not checked again.
             if (!state.ready.has(volume.name) || isPayloadVolume(volume))
-              state.ready.set(volume.name, await this.#make(pod, volume, signal));
+              state.ready.set(volume.name, await this.#setUpVolume(pod, volume, signal));
             pending.delete(volume.name);
           } catch (error) {
             // A mounted volume stays usable with its last content if its source is gone.
@@ -173,7 +173,7 @@ class HostVolumes implements VolumeManager {
       state.failures += 1;
       state.failingSinceMs ??= clock.monotonic();
       if (clock.monotonic() - state.failingSinceMs >= mountTimeoutMs) checkLimit(pending, failures);
-      const failed = unmounted(pending, failures, state.failures);
+      const failed = unmountedError(pending, failures, state.failures);
       if (!signal.aborted && [...failures.values()].some((error) => error instanceof VolumeNotProcessedError))
         this.#options.events.event(
           pod,
@@ -188,14 +188,14 @@ class HostVolumes implements VolumeManager {
     this.#scheduleRefresh(state);
   }
 
-  async #make(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
+  async #setUpVolume(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
     const { clock, observe } = this.#options;
     const fromMs = clock.monotonic();
     let isDone = false;
     try {
-      const made = await this.#setUp.setUp(pod, volume, signal);
+      const ready = await this.#setUp.setUp(pod, volume, signal);
       isDone = true;
-      return made;
+      return ready;
     } finally {
       observe?.mounted(volume, { tookMs: clock.monotonic() - fromMs, isDone });
     }
@@ -210,12 +210,12 @@ class HostVolumes implements VolumeManager {
     this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${errorMessage(error)}`);
   }
 
-  /** Waits for the work, at most the mount timeout, whose error names the volumes that hang, and until the signal aborts. */
+  /** Waits for the work. Rejects after the mount timeout with an error that names the pending volumes, or if the signal aborts. */
   async #within(work: Promise<void>, pending: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, mountTimeoutMs } = this.#options;
     const timeout = Promise.withResolvers<never>();
     const timer = clock.after(mountTimeoutMs, () =>
-      timeout.reject(unmounted(pending, new Map(), 0, 'context deadline exceeded')),
+      timeout.reject(unmountedError(pending, new Map(), 0, 'context deadline exceeded')),
     );
     const onAbort = (): void => timeout.reject(signal.reason as Error);
     if (signal.aborted) onAbort();
@@ -257,7 +257,7 @@ class HostVolumes implements VolumeManager {
   /** Refreshes the content of a volume. Records a failure as an event and does not reject, so that the others are refreshed. */
   async #refreshVolume(state: PodVolumes, volume: Volume): Promise<void> {
     try {
-      state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));
+      state.ready.set(volume.name, await this.#setUpVolume(state.pod, volume, new AbortController().signal));
     } catch (error) {
       this.#reportFailure(state.pod, volume, error);
     }

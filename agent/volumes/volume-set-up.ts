@@ -72,7 +72,7 @@ interface VolumeSetUpOptions {
   readonly onGrown: (pod: Pod, volumeName: string) => void;
 }
 
-interface Request {
+interface SetUpRequest {
   readonly pod: Pod;
   readonly volume: Volume;
   readonly signal: AbortSignal;
@@ -83,8 +83,8 @@ const NFS_SERVER = /^[A-Za-z0-9:_][A-Za-z0-9:_.%-]*$/;
 
 type NfsSource = { readonly server: string; readonly path: string; readonly readOnly?: boolean };
 
-/** The errors that name their step and volume, or that no event of a volume reports. */
-const STATED = [VolumeStepError, VolumeNotProcessedError, VolumeError];
+/** The errors that are passed on as they are: they name their step and volume, or no event of a volume reports them. */
+const COMPLETE_ERRORS = [VolumeStepError, VolumeNotProcessedError, VolumeError];
 
 /**
  * Sets volumes up. Methods throw `VolumeStepError`s, `VolumeNotProcessedError`s and other errors. The other errors do not name
@@ -110,13 +110,13 @@ export class VolumeSetUp {
     if (volume.nfs !== undefined) return this.#nfs(request, volume.nfs);
     if (volume.persistentVolumeClaim !== undefined) {
       const { claimName, readOnly } = volume.persistentVolumeClaim;
-      return this.#persistent(request, { name: claimName, readOnly: readOnly === true, isPods: false });
+      return this.#persistent(request, { name: claimName, readOnly: readOnly === true, isOwnedByPod: false });
     }
     if (volume.ephemeral !== undefined)
       return this.#persistent(request, {
         name: `${pod.metadata.name}-${volume.name}`,
         readOnly: false,
-        isPods: true,
+        isOwnedByPod: true,
       });
     if (volume.csi !== undefined) return this.#inlineCsi(request, volume.csi);
     if (volume.image !== undefined)
@@ -131,12 +131,12 @@ export class VolumeSetUp {
     return Promise.reject(gitRepo === undefined ? noPlugin(volume.name) : new Error(NO_GIT));
   }
 
-  #at(pod: Pod, plugin: string, name: string): string {
+  #volumePath(pod: Pod, plugin: string, name: string): string {
     return join(this.podDirectory(pod.metadata.uid), 'volumes', plugin, name);
   }
 
-  async #emptyDir({ pod, volume }: Request): Promise<ReadyVolume> {
-    const path = this.#at(pod, 'kubernetes.io~empty-dir', volume.name);
+  async #emptyDir({ pod, volume }: SetUpRequest): Promise<ReadyVolume> {
+    const path = this.#volumePath(pod, 'kubernetes.io~empty-dir', volume.name);
     await setUpEmptyDir({
       pod,
       volume,
@@ -149,16 +149,16 @@ export class VolumeSetUp {
     return { name: volume.name, path, readOnly: false, ephemeral: (volume.emptyDir?.medium ?? '') === '' };
   }
 
-  async #hostPath({ volume }: Request, source: { path: string; type?: string }): Promise<ReadyVolume> {
+  async #hostPath({ volume }: SetUpRequest, source: { path: string; type?: string }): Promise<ReadyVolume> {
     await checkHostPath(source.path, source.type ?? '');
     return { name: volume.name, path: source.path, readOnly: false, ephemeral: false };
   }
 
-  async #payload({ pod, volume }: Request): Promise<ReadyVolume> {
+  async #payload({ pod, volume }: SetUpRequest): Promise<ReadyVolume> {
     const payload = await volumePayload(pod, volume, this.#options.sources);
     if (payload === undefined) throw new Error(`volume ${volume.name} has no content of its own`);
     const plugin = payloadPlugin(volume);
-    const path = this.#at(pod, plugin, volume.name);
+    const path = this.#volumePath(pod, plugin, volume.name);
     await mkdir(path, { recursive: true, mode: 0o777 });
     // Secrets are never written to a disk. Kernels before 6.4 have no option that keeps them out of the swap.
     if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
@@ -172,8 +172,8 @@ export class VolumeSetUp {
     return { name: volume.name, path, readOnly: true, ephemeral: true, refreshes: true };
   }
 
-  async #nfs({ pod, volume }: Request, source: NfsSource): Promise<ReadyVolume> {
-    const path = this.#at(pod, 'kubernetes.io~nfs', volume.name);
+  async #nfs({ pod, volume }: SetUpRequest, source: NfsSource): Promise<ReadyVolume> {
+    const path = this.#volumePath(pod, 'kubernetes.io~nfs', volume.name);
     await this.#mountNfs(path, source, []);
     return { name: volume.name, path, readOnly: source.readOnly === true, ephemeral: false };
   }
@@ -189,7 +189,7 @@ export class VolumeSetUp {
     ]);
   }
 
-  async #inlineCsi(request: Request, source: NonNullable<Volume['csi']>): Promise<ReadyVolume> {
+  async #inlineCsi(request: SetUpRequest, source: NonNullable<Volume['csi']>): Promise<ReadyVolume> {
     const { pod, volume, signal } = request;
     const readOnly = source.readOnly === true;
     const mounted = await this.#csi().mount({
@@ -203,22 +203,22 @@ export class VolumeSetUp {
     return { name: volume.name, readOnly, ephemeral: false, ...this.#ofDriver(pod, mounted) };
   }
 
-  async #persistent(request: Request, reference: ClaimReference): Promise<ReadyVolume> {
+  async #persistent(request: SetUpRequest, reference: ClaimReference): Promise<ReadyVolume> {
     const { pod, volume } = request;
     const bound = await resolveClaim(this.#options.client, pod, reference);
     checkVolumeMode(pod, volume.name, bound.volume.spec?.volumeMode);
     this.#checkNodeAffinity(bound);
     await this.#takeExclusive(pod, bound);
     try {
-      return await this.#bound(request, bound);
+      return await this.#setUpBound(request, bound);
     } catch (error) {
-      if (STATED.some((kind) => error instanceof kind)) throw error;
+      if (COMPLETE_ERRORS.some((kind) => error instanceof kind)) throw error;
       // Events name the persistent volume, and not the volume of the pod.
       throw new VolumeStepError('MountVolume.SetUp', bound.volume.metadata.name, error);
     }
   }
 
-  async #bound(request: Request, bound: BoundVolume): Promise<ReadyVolume> {
+  async #setUpBound(request: SetUpRequest, bound: BoundVolume): Promise<ReadyVolume> {
     const { pod, volume } = request;
     const spec = bound.volume.spec ?? {};
     const gid = bound.volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
@@ -245,7 +245,7 @@ export class VolumeSetUp {
       return { ...base, path: spec.local.path };
     }
     if (spec.nfs !== undefined) {
-      const path = this.#at(pod, 'kubernetes.io~nfs', bound.volume.metadata.name);
+      const path = this.#volumePath(pod, 'kubernetes.io~nfs', bound.volume.metadata.name);
       await this.#mountNfs(path, spec.nfs, spec.mountOptions ?? []);
       return { ...base, path };
     }
@@ -279,7 +279,7 @@ export class VolumeSetUp {
   }
 
   async #persistentCsi(
-    { pod, volume, signal }: Request,
+    { pod, volume, signal }: SetUpRequest,
     bound: BoundVolume,
   ): Promise<Pick<ReadyVolume, 'path' | 'readOnly' | 'isBlock' | 'refreshes' | 'measure'>> {
     const readOnly = bound.readOnly || bound.volume.spec?.csi?.readOnly === true;

@@ -66,7 +66,9 @@ interface ClusterDnsOptions {
 
 /** All addresses of the host. */
 const ALL_ADDRESSES = ['0.0.0.0', '::'] as const;
-const UPSTREAM_MS = 2000;
+/** The attempts to find a port that is free for UDP and TCP. */
+const MAX_LISTEN_ATTEMPTS = 10;
+const UPSTREAM_TIMEOUT_MS = 2000;
 /** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
 const FORWARDED = { most: 1000, mostOfOne: 200 };
 const TCP_IDLE_MS = 10_000;
@@ -136,7 +138,7 @@ export class ClusterDns {
       } catch (error) {
         await this.close();
         // Another process may use the chosen port with the other protocol, so another port is tried.
-        if (port !== 0 || attempt === 10) throw error;
+        if (port !== 0 || attempt === MAX_LISTEN_ATTEMPTS) throw error;
       }
     }
   }
@@ -224,7 +226,7 @@ export class ClusterDns {
   readonly #logFailure = (error: unknown): void =>
     this.#options.logger.debug({ err: error }, 'Cannot answer a DNS message');
 
-  /** Returns `undefined` for a message that is not a query. Rejects if the response cannot be encoded. */
+  /** Returns `undefined` for a message that is not a query or cannot be decoded. Rejects if the response cannot be encoded. */
   async #answer(message: Buffer, client: Client): Promise<Buffer | undefined> {
     const fault = queryFault(message);
     if (fault !== undefined) return fault === 'no query' ? undefined : formatError(message);
@@ -329,7 +331,7 @@ export class ClusterDns {
     let last: unknown = new Error('the host has no name server configured');
     for (const upstream of this.#order.of(await this.#options.upstreams(name))) {
       try {
-        const response = await ask(parseUpstream(upstream), message, UPSTREAM_MS);
+        const response = await ask(parseUpstream(upstream), message, UPSTREAM_TIMEOUT_MS);
         this.#order.answered(upstream);
         return response;
       } catch (error) {

@@ -168,7 +168,7 @@ interface Host {
 
 type Ports = Host['ports'];
 
-/** Yields the endpoints of a service. `portsOf` selects the ports of a slice, and a slice without any is skipped. */
+/** Yields the ready endpoints of a service. `portsOf` selects the ports of a slice, and a slice without any is skipped. */
 function* endpointHosts(
   { service, namespace, names, from }: Where,
   portsOf?: (ports: Ports) => Ports,

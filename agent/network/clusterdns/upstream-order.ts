@@ -7,7 +7,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 /** A server comes last after this many queries without an answer: a single one may be about a name that resolves slowly. */
 const MAX_FAILURES = 2;
 /** How long such a server comes last. Then one query tries it again. */
-const LAST_MS = 10_000;
+const COMES_LAST_MS = 10_000;
 /** The most servers that are remembered. */
 const MAX_SERVERS = 1000;
 
@@ -36,7 +36,7 @@ export class UpstreamOrder {
       else {
         first.push(server);
         // Further queries do not wait for it until it has answered this one.
-        this.#failures.set(server, { count, lastUntilMs: nowMs + LAST_MS });
+        this.#failures.set(server, { count, lastUntilMs: nowMs + COMES_LAST_MS });
       }
     }
     return [...first, ...last];
@@ -51,6 +51,6 @@ export class UpstreamOrder {
   failed(server: string): void {
     const { count } = this.#failures.get(server) ?? { count: 0 };
     if (this.#failures.size >= MAX_SERVERS) this.#failures.clear();
-    this.#failures.set(server, { count: count + 1, lastUntilMs: this.#clock.monotonic() + LAST_MS });
+    this.#failures.set(server, { count: count + 1, lastUntilMs: this.#clock.monotonic() + COMES_LAST_MS });
   }
 }

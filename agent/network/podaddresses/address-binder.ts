@@ -46,7 +46,7 @@ export class AddressBinder {
   #bindings: Map<string, PodInterface> | undefined;
   /** The rules that this process wrote last. */
   #script = '';
-  /** The reason why the host cannot have the table; `undefined` until it was tried. */
+  /** The reason why the host cannot have the table; '' if it can, `undefined` until it was tried. */
   #problem: string | undefined;
 
   constructor(options: AddressBinderOptions) {

@@ -7,7 +7,7 @@ import type { PodInterface } from './address-rules.ts';
 const execute = promisify(execFile);
 const TIMEOUT_MS = 10_000;
 /** The name of a pod's interface in its own network namespace, with Docker and CRI. */
-const NAME = 'eth0';
+const POD_INTERFACE = 'eth0';
 
 /** A link in the output of `ip -j address`: the members that are used here. */
 interface Link {
@@ -53,7 +53,7 @@ export function bridgePorts(bridges: readonly string[], prefix: readonly string[
     list,
     async find(pid, ips) {
       const inside = ['nsenter', `--net=/proc/${pid}/ns/net`];
-      const [own] = await read(...inside, 'ip', '-j', 'address', 'show', 'dev', NAME);
+      const [own] = await read(...inside, 'ip', '-j', 'address', 'show', 'dev', POD_INTERFACE);
       const index = own?.link_index;
       const port = index === undefined ? undefined : (await list()).get(index);
       if (own?.address === undefined || index === undefined || port === undefined) return undefined;
@@ -61,7 +61,7 @@ export function bridgePorts(bridges: readonly string[], prefix: readonly string[
       const found = (own.addr_info ?? []).flatMap(({ local = '' }) => parseIp(local) ?? []);
       const missing = given.find((ip) => !found.some((one) => formatIp(one) === ip));
       if (missing !== undefined) throw new Error(`the interface of the pod does not have its address ${missing}`);
-      // The scope that the kernel reports does not count: a pod that already runs may have added another pod's address with it.
+      // The scope in the output does not count: a running pod may have added the address of another pod with the scope link.
       const linkLocal = found.filter((ip) => ip.family === 6 && isLinkLocalUnicast(ip)).map(formatIp);
       return { port, index, mac: own.address, addresses: [...new Set([...given, ...linkLocal])] };
     },

@@ -134,7 +134,7 @@ type Holders = ReadonlyMap<string, string>;
 function holdersOf(nodes: readonly ClusterNode[], { isRecorded }: { readonly isRecorded: boolean }): Holders {
   const found = new Map<string, { readonly name: string; readonly since: string }>();
   for (const node of nodes) {
-    const record = isRecorded ? recorded(node.claims ?? '') : NO_RECORD;
+    const record = isRecorded ? recordedClaims(node.claims ?? '') : NO_RECORD;
     const addresses = node.addresses.flatMap((text) => parseIp(text) ?? []);
     const used = [4, 6].flatMap((family) => addresses.find((address) => address.family === family) ?? []);
     for (const claim of [...used.map(formatIp), node.publicKey]) {
@@ -150,7 +150,7 @@ function holdersOf(nodes: readonly ClusterNode[], { isRecorded }: { readonly isR
 const UNRECORDED = '~';
 const NO_RECORD: ReadonlyMap<string, string> = new Map();
 
-function recorded(claims: string): ReadonlyMap<string, string> {
+function recordedClaims(claims: string): ReadonlyMap<string, string> {
   const pairs = claims.split(',').map((pair) => pair.split(' '));
   return new Map(pairs.flatMap(([claim = '', since = '']) => (since === '' ? [] : [[claim, since] as const])));
 }
@@ -210,7 +210,8 @@ function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): st
 }
 
 /**
- * Returns the key and the endpoint; empty if the key is invalid or another node's, or the endpoint is no address of this node.
+ * Returns the key and the endpoint of a node. Both are '' if the key is invalid or of another node, or if the endpoint is at
+ * none of `addresses`.
  */
 function keyOf(
   { name, publicKey, endpoint }: ClusterNode,

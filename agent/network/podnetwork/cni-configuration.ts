@@ -18,7 +18,7 @@ export const POD_BRIDGE = `${LINK_PREFIX}pods`;
  * precedes this one.
  */
 const CNI_FILE = '90-orchlet.conflist';
-const NAME = 'orchlet';
+const NETWORK_NAME = 'orchlet';
 const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;
 const CONFIGURATION = /\.(conf|conflist|json)$/;
 
@@ -48,7 +48,7 @@ export function cniConfiguration({ ranges, mtu, hairpin, addressDirectory }: Cni
   return `${stringifyJson(
     {
       cniVersion: '0.4.0',
-      name: NAME,
+      name: NETWORK_NAME,
       plugins: [
         {
           type: 'bridge',

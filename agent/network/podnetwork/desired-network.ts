@@ -31,7 +31,7 @@ const VXLAN_ID = 7842;
 /** The UDP ports that Linux and WireGuard use by default. */
 export const DEFAULT_PORTS = { vxlan: 8472, wireguard: 51_820 } as const;
 
-/** What an encapsulated packet adds, by the family of the node addresses. */
+/** The bytes that encapsulation adds to a packet, by the family of the node addresses. */
 const OVERHEAD = { vxlan: { 4: 50, 6: 70 }, wireguard: { 4: 60, 6: 80 }, routes: { 4: 0, 6: 0 } } as const;
 
 /** The interface that has the address of this node. */
@@ -175,7 +175,7 @@ export function tunnelMac(ranges: readonly Cidr[]): string {
   return ['02', ...[...digest.subarray(0, 5)].map((byte) => byte.toString(16).padStart(2, '0'))].join(':');
 }
 
-const sameFamily = (peer: Peer, uplink: Uplink): Ip | undefined =>
+const addressFor = (peer: Peer, uplink: Uplink): Ip | undefined =>
   peer.addresses.find(({ family }) => family === uplink.address.family);
 
 function vxlan({ port, ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
@@ -186,7 +186,7 @@ function vxlan({ port, ranges, uplink, peers }: NetworkInputs, refusals: Refusal
   const forwarding: ForwardingEntry[] = [];
   const routes: Route[] = [];
   for (const peer of peers) {
-    const address = sameFamily(peer, uplink);
+    const address = addressFor(peer, uplink);
     const peerMac = tunnelMac(peer.ranges);
     if (address === undefined) refusals.push(otherFamily(peer, uplink));
     else if (macs.has(peerMac))
@@ -194,7 +194,7 @@ function vxlan({ port, ranges, uplink, peers }: NetworkInputs, refusals: Refusal
     else {
       macs.add(peerMac);
       forwarding.push({ mac: peerMac, destination: formatIp(address) });
-      for (const range of usable(peer, ranges)) {
+      for (const range of reachableRanges(peer, ranges)) {
         neighbors.push({ address: tunnelAddress(range), mac: peerMac });
         const gateway = tunnelAddress(range);
         routes.push({
@@ -221,7 +221,7 @@ function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusal
   const routes: Route[] = [];
   for (const peer of peers) {
     const reason =
-      sameFamily(peer, uplink) === undefined
+      addressFor(peer, uplink) === undefined
         ? otherFamily(peer, uplink).reason
         : peer.publicKey === ''
           ? 'it has published no valid WireGuard key and endpoint yet'
@@ -233,7 +233,7 @@ function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusal
       continue;
     }
     known.add(peer.publicKey);
-    const reached = usable(peer, ranges);
+    const reached = reachableRanges(peer, ranges);
     wireguardPeers.push({ publicKey: peer.publicKey, endpoint: peer.endpoint, allowedIps: reached.map(formatCidr) });
     for (const range of reached)
       routes.push({
@@ -251,7 +251,7 @@ function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusal
 function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
   const routes: Route[] = [];
   for (const peer of peers) {
-    for (const range of usable(peer, ranges)) {
+    for (const range of reachableRanges(peer, ranges)) {
       const gateway = peer.addresses.find(({ family }) => family === range.family);
       if (gateway === undefined)
         refusals.push({
@@ -279,7 +279,7 @@ function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): 
 }
 
 /** Returns the ranges of a peer in the families that this node's pods have. Pods of other families cannot be reached. */
-const usable = (peer: Peer, own: readonly Cidr[]): readonly Cidr[] =>
+const reachableRanges = (peer: Peer, own: readonly Cidr[]): readonly Cidr[] =>
   peer.ranges.filter(({ family }) => own.some((range) => range.family === family));
 
 function sourceFor(range: Cidr, own: readonly Cidr[]): string {

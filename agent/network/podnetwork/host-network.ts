@@ -97,7 +97,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
     },
 
     async removeLink(name) {
-      await run('ip', ['link', 'delete', 'dev', name]).catch(missing);
+      await run('ip', ['link', 'delete', 'dev', name]).catch(emptyIfNotFound);
     },
   };
 }
@@ -126,7 +126,7 @@ async function observe(run: Run): Promise<ObservedNetwork> {
   );
   // A WireGuard link that another program runs in place of the kernel is a TUN device.
   const wireguard = await readItems<LinkJson>(run, 'ip', ['-d', 'address', 'show', 'dev', WIREGUARD_LINK]).catch(
-    missing,
+    emptyIfNotFound,
   );
   // A link whose keys cannot be read counts as a link without keys: the next turn sets them again, or removes the link.
   const dump = wireguard.length > 0 ? await run('wg', ['show', WIREGUARD_LINK, 'dump']).catch(() => '') : '';
@@ -157,7 +157,7 @@ async function observeVxlan(run: Run): Promise<Pick<ObservedNetwork, 'neighbors'
  * Returns an empty list if the tool exited with a number, as it does when it finds nothing. Rethrows other errors, such as a
  * missing tool.
  */
-function missing(error: unknown): [] {
+function emptyIfNotFound(error: unknown): [] {
   if (typeof (error as { code?: unknown }).code === 'number') return [];
   throw error;
 }

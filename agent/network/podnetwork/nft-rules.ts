@@ -8,7 +8,7 @@ import { mergedRanges, type RuleInputs } from './packet-rules.ts';
 /** The table of these rules, which the agent owns as a whole. */
 export const NAT_TABLE = 'orchlet_pod_nat';
 
-const FACTS = { 4: { match: 'ip', multicast: '224.0.0.0/4' }, 6: { match: 'ip6', multicast: 'ff00::/8' } } as const;
+const SYNTAX = { 4: { match: 'ip', multicast: '224.0.0.0/4' }, 6: { match: 'ip6', multicast: 'ff00::/8' } } as const;
 
 type NftInputs = Pick<RuleInputs, 'family' | 'range' | 'peerRanges' | 'tunnel' | 'uplink'>;
 
@@ -32,13 +32,13 @@ export function natScript(families: readonly NftInputs[]): string {
 }
 
 function masquerade({ family, range, peerRanges }: NftInputs): string {
-  const { match, multicast } = FACTS[family];
+  const { match, multicast } = SYNTAX[family];
   const inside = [...mergedRanges([range, ...peerRanges]).map(formatCidr), multicast].join(', ');
   return `    ${match} saddr ${formatCidr(range)} ${match} daddr != { ${inside} } masquerade fully-random`;
 }
 
 function spoofed({ family, range, peerRanges, tunnel, uplink }: NftInputs): string[] {
-  const { match } = FACTS[family];
+  const { match } = SYNTAX[family];
   const own = formatCidr(range);
   const others = mergedRanges(peerRanges).map(formatCidr).join(', ');
   return [

@@ -41,7 +41,7 @@ export interface Jump {
 
 /**
  * Returns the jumps from the built-in chains to those of the pod network. Without a bridge, the pods are in Docker, which
- * drops packets from other hosts to containers in the raw table. So those of other nodes are accepted there before.
+ * drops packets from other hosts to containers in the raw table. The chain `DIRECT` accepts those of the cluster before.
  */
 export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
   return [

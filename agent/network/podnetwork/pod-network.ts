@@ -115,7 +115,7 @@ export class PodNetwork {
     return this.#problem;
   }
 
-  /** Resolves to the MTU of pods, in bytes; `undefined` if it is that of the host. */
+  /** Resolves to the MTU of pods, in bytes; `undefined` if it is that of the host or the interface of the node is not known. */
   async mtu(): Promise<number | undefined> {
     const uplink = await this.#uplink();
     return uplink === undefined || this.#options.mode === 'routes' ? undefined : podMtu(this.#options.mode, uplink);

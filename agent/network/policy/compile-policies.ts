@@ -29,7 +29,7 @@ export interface CompiledPolicies {
   /** The profiles of isolated addresses of this node, by canonical address. */
   readonly ingress: ReadonlyMap<string, Profile>;
   readonly egress: ReadonlyMap<string, Profile>;
-  /** The pods of this node whose peers exceed the limit. They are isolated completely. */
+  /** The pods of this node whose peers exceed a limit. In the directions in which policies isolate them they have no peers. */
   readonly tooLarge: readonly string[];
   readonly refusedQueries: readonly RefusedQueries[];
 }
@@ -82,11 +82,11 @@ interface Isolated {
   readonly profile: Profile | 'too-large';
 }
 
-const ISOLATED: Profile = { id: profileId([]), peers: [] };
+const NO_PEERS: Profile = { id: profileId([]), peers: [] };
 
 /**
  * Gives the namespaces up to `maxRanges` address ranges together. Those with the fewest ranges come first, so that no namespace
- * uses up the ranges of others. The isolated pods of the other namespaces are isolated completely, and listed in `tooLarge`.
+ * uses up the ranges of others. The isolated pods of the namespaces beyond that have no peers, and are listed in `tooLarge`.
  */
 function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<CompiledPolicies, 'refusedQueries'> {
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
@@ -109,7 +109,7 @@ function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<Com
   for (const { pod, direction, profile } of isolated) {
     const isCut = profile === 'too-large' || !fits.has(pod.namespace);
     if (isCut) tooLarge.add(`${pod.namespace}/${pod.name}`);
-    for (const ip of pod.ips) directions[direction].set(canonicalIp(ip) ?? ip, isCut ? ISOLATED : profile);
+    for (const ip of pod.ips) directions[direction].set(canonicalIp(ip) ?? ip, isCut ? NO_PEERS : profile);
   }
   return { ...directions, tooLarge: [...tooLarge] };
 }

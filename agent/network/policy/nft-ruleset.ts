@@ -23,23 +23,21 @@ const FAMILIES: readonly AddressFamily[] = [4, 6];
  */
 const PRIORITY = -5;
 
-/** The source and the destination of the connection, and how nftables names the types. */
-const FACTS = {
+/** How nftables writes the type of addresses, and the source and the destinations of a connection. */
+const SYNTAX = {
   4: {
     protocol: 'ip',
     type: 'ipv4_addr',
     source: 'ct original ip saddr',
     destination: 'ct reply ip saddr',
-    plain: 'ip',
-    asked: 'ct original ip daddr',
+    originalDestination: 'ct original ip daddr',
   },
   6: {
     protocol: 'ip6',
     type: 'ipv6_addr',
     source: 'ct original ip6 saddr',
     destination: 'ct reply ip6 saddr',
-    plain: 'ip6',
-    asked: 'ct original ip6 daddr',
+    originalDestination: 'ct original ip6 daddr',
   },
 } as const;
 
@@ -49,7 +47,7 @@ const NEIGHBOR_DISCOVERY = [
   'mld-listener-query, mld-listener-report, mld-listener-done, mld2-listener-report',
 ].join(', ');
 
-/** Returns the script that replaces the table, and that removes it if nothing is isolated. */
+/** Returns the script that replaces the table, or removes it if nothing is isolated. */
 export function policyScript(table: string, compiled: CompiledPolicies): string {
   return inOneSlice(scriptInSlices(table, compiled, { isSpent: false }));
 }
@@ -147,7 +145,7 @@ function* profileChains(
     for (const family of known)
       blocks.push(
         block('map', `${name}_${family}`, [
-          `type ${FACTS[family].type} : verdict`,
+          `type ${SYNTAX[family].type} : verdict`,
           'flags interval',
           ...elements(texts[family]),
         ]),
@@ -155,7 +153,7 @@ function* profileChains(
     blocks.push(
       block('chain', name, [
         ...known.map((family) => {
-          const { protocol, source, destination } = FACTS[family];
+          const { protocol, source, destination } = SYNTAX[family];
           return `meta protocol ${protocol} ${direction === 'ingress' ? source : destination} vmap @${name}_${family}`;
         }),
         'drop',
@@ -172,7 +170,7 @@ function peerElement({ family, first, last, ports }: PeerRange): string {
 }
 
 function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolicies): string[] {
-  const { type } = FACTS[family];
+  const { type } = SYNTAX[family];
   const own = (profiles: ReadonlyMap<string, Profile>): [string, Profile][] =>
     [...profiles].filter(([ip]) => parseIp(ip)?.family === family).sort(([a], [b]) => (a < b ? -1 : 1));
   const isolated = [...new Set([...own(ingress), ...own(egress)].map(([ip]) => ip))].sort();
@@ -199,7 +197,7 @@ function untrackedChain(): string {
   return block('chain', 'untracked', [
     `icmpv6 type { ${NEIGHBOR_DISCOVERY} } accept`,
     ...FAMILIES.flatMap((family) =>
-      ['saddr', 'daddr'].map((side) => `${FACTS[family].plain} ${side} @isolated${family} drop`),
+      ['saddr', 'daddr'].map((side) => `${SYNTAX[family].protocol} ${side} @isolated${family} drop`),
     ),
   ]);
 }
@@ -216,14 +214,14 @@ function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
     ...FAMILIES.map((family) => {
       const own = refusedQueries.filter((one) => one.family === family);
       const texts = own.map(({ pod, server, protocol }) => `${pod} . ${server} . ${protocol.toLowerCase()}`).sort();
-      const { type } = FACTS[family];
+      const { type } = SYNTAX[family];
       return block('set', name(family), [`type ${type} . ${type} . inet_proto`, ...elements(texts)]);
     }),
     block('chain', 'input', [
       `type filter hook input priority ${PRIORITY}; policy accept;`,
       ...FAMILIES.map((family) => {
-        const { protocol, source, asked } = FACTS[family];
-        return `meta protocol ${protocol} meta l4proto { tcp, udp } ct original proto-dst 53 ${source} . ${asked} . meta l4proto @${name(family)} drop`;
+        const { protocol, source, originalDestination } = SYNTAX[family];
+        return `meta protocol ${protocol} meta l4proto { tcp, udp } ct original proto-dst 53 ${source} . ${originalDestination} . meta l4proto @${name(family)} drop`;
       }),
     ]),
   ];
@@ -248,10 +246,10 @@ function forwardChain(): string {
     ...ON_LINK,
     ...FAMILIES.map(
       (family) =>
-        `meta protocol ${FACTS[family].protocol} ${FACTS[family].source} . ${FACTS[family].destination} @self${family} accept`,
+        `meta protocol ${SYNTAX[family].protocol} ${SYNTAX[family].source} . ${SYNTAX[family].destination} @self${family} accept`,
     ),
     ...FAMILIES.flatMap((family) => {
-      const { protocol, source, destination } = FACTS[family];
+      const { protocol, source, destination } = SYNTAX[family];
       return [
         `meta protocol ${protocol} ${source} vmap @egress${family}`,
         `meta protocol ${protocol} ${destination} vmap @ingress${family}`,

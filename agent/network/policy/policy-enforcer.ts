@@ -80,18 +80,21 @@ export class PolicyEnforcer {
   #waiters: Waiter[] = [];
   /** The script in effect; `undefined` if it is not known. */
   #applied: string | undefined;
+  /** Whether the script in effect isolates no pod. */
   #isEmpty = true;
+  /** The time of the first change that is not applied yet; `undefined` if there is none. */
   #changedMs: number | undefined = -Infinity;
   #lastApplyMs = -Infinity;
   #inspectAtMs = -Infinity;
-  #follows = false;
+  /** Whether the informers have read the cluster, as far as policies need it. */
+  #isSynced = false;
   #informers: ReturnType<PolicyEnforcerOptions['startInformers']> | undefined;
   #isPrepared = false;
   /** Whether this process has written the rules before. From then on, a failure keeps pods waiting. */
   #works = false;
   #problem: string | undefined;
-  #reported = '';
-  #tooLarge = '';
+  #reportedProblem = '';
+  #loggedTooLarge = '';
   readonly #loop: WakeableLoop;
   readonly #closing = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -174,10 +177,10 @@ export class PolicyEnforcer {
       delete: changed,
     });
     if (policies.size === 0) {
-      this.#changeAtOnce({ follows: true });
+      this.#setSynced();
       await untilAborted(hasPolicy.promise, signal);
     }
-    this.#follows = false;
+    this.#isSynced = false;
     this.#informers = startInformers();
     const { namespaces, pods } = this.#informers;
     await Promise.all([namespaces.synced(signal), pods.synced(signal)]);
@@ -192,11 +195,11 @@ export class PolicyEnforcer {
       update: (before, after) => (concernsPolicies(before, after) ? changed() : undefined),
       delete: changed,
     });
-    this.#changeAtOnce({ follows: true });
+    this.#setSynced();
   }
 
-  #changeAtOnce({ follows }: { readonly follows: boolean }): void {
-    this.#follows = follows;
+  #setSynced(): void {
+    this.#isSynced = true;
     this.#changedMs ??= this.#options.clock.monotonic();
     this.#loop.wake();
   }
@@ -237,15 +240,15 @@ export class PolicyEnforcer {
   #giveUp(problem: string): void {
     const { policies, onUnenforced } = this.#options;
     for (const { resolve } of this.#waiters.splice(0)) resolve();
-    if (policies.size === 0 || this.#reported === problem) return;
-    this.#reported = problem;
+    if (policies.size === 0 || this.#reportedProblem === problem) return;
+    this.#reportedProblem = problem;
     onUnenforced?.(`Network policies are not enforced on this node: ${problem}`);
   }
 
   async #apply(): Promise<void> {
     const { clock } = this.#options;
     // Until the cluster has been read, the rules in the kernel are newer than the stored state. Only a waiting pod needs rules.
-    if (!this.#follows && this.#waiters.length === 0) {
+    if (!this.#isSynced && this.#waiters.length === 0) {
       this.#changedMs = undefined;
       return;
     }
@@ -277,7 +280,7 @@ export class PolicyEnforcer {
   /** Returns `undefined` if nothing is known of the cluster. */
   async #inputs(): Promise<PolicyInputs | undefined> {
     const { policies, nodeName, nameServers, memory } = this.#options;
-    if (!this.#follows || (policies.size > 0 && this.#informers === undefined)) {
+    if (!this.#isSynced || (policies.size > 0 && this.#informers === undefined)) {
       const last = await memory.load();
       // The first policy of the cluster has just been created, and the pods are being read.
       return last?.policies.length === 0 && policies.size > 0 ? undefined : last;
@@ -299,12 +302,12 @@ export class PolicyEnforcer {
     const slice = new TimeSlice(clock);
     const compiled = await inSlices(compileInSlices(inputs, slice), slice);
     const tooLarge = compiled.tooLarge.join();
-    if (tooLarge !== '' && tooLarge !== this.#tooLarge)
+    if (tooLarge !== '' && tooLarge !== this.#loggedTooLarge)
       logger.error(
         { pods: compiled.tooLarge },
         'Network policies have too many peers or ports, so that the pods are isolated',
       );
-    this.#tooLarge = tooLarge;
+    this.#loggedTooLarge = tooLarge;
     const script = await inSlices(scriptInSlices(table, compiled, slice), slice);
     if (script === this.#applied) return;
     const isEmpty = compiled.ingress.size === 0 && compiled.egress.size === 0;

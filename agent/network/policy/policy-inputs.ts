@@ -58,7 +58,7 @@ interface ObservedState {
  * only an ipBlock can match it. Newer pods come first.
  */
 export function policyInputs({ policies, namespaces, pods, nodeName, nameServers = [] }: ObservedState): PolicyInputs {
-  const born = ({ metadata }: Pod): string => String(metadata.creationTimestamp ?? '');
+  const createdAt = ({ metadata }: Pod): string => String(metadata.creationTimestamp ?? '');
   return {
     policies: policies.map(({ metadata, spec }) => ({
       namespace: metadata.namespace ?? '',
@@ -70,7 +70,7 @@ export function policyInputs({ policies, namespaces, pods, nodeName, nameServers
       ...nameServerPods(nameServers),
       ...pods
         .filter(hasNetwork)
-        .sort((a, b) => (born(a) < born(b) ? 1 : born(a) > born(b) ? -1 : 0))
+        .sort((a, b) => (createdAt(a) < createdAt(b) ? 1 : createdAt(a) > createdAt(b) ? -1 : 0))
         .map((pod) => policyPod(pod, { ips: addressesOf(pod), isLocal: pod.spec?.nodeName === nodeName })),
     ],
     nameServers,

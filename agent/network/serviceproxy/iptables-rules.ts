@@ -98,7 +98,7 @@ export interface PortRules {
 
 /** Returns the chains of the nat table that all ports share. */
 export function sharedNatChains(settings: RuleSettings, ports: readonly PortRules[]): [string, string[]][] {
-  const { family, masqueradeBit, podCidrs, nameServer, nodePortRanges } = settings;
+  const { family, masqueradeBit, podCidrs, nameServer } = settings;
   const mark = markOf(masqueradeBit);
   return [
     ['ORC-MASQUERADE', [`-A ORC-MASQUERADE -j MARK --or-mark ${mark}`]],
@@ -131,17 +131,17 @@ export function sharedNatChains(settings: RuleSettings, ports: readonly PortRule
     ],
     ['ORC-NODEPORTS', ports.flatMap(({ nodePorts }) => nodePorts)],
   ];
+}
 
-  /**
-   * Returns the matches of addresses on which node ports are served. The kernel routes to 127.0.0.1 from node ports only if
-   * the host is prepared for it.
-   */
-  function nodePortMatches({ family, localhostNodePorts }: RuleSettings): string[] {
-    const local = '-m addrtype --dst-type LOCAL';
-    if (nodePortRanges.length > 0) return nodePortRanges.map((range) => `-d ${range} ${local}`);
-    if (family === 'IPv4') return [localhostNodePorts ? local : `! -d 127.0.0.0/8 ${local}`];
-    return [`! -d ::1/128 ${local}`];
-  }
+/**
+ * Returns the matches of addresses on which node ports are served. The kernel routes to 127.0.0.1 from node ports only if the
+ * host is prepared for it.
+ */
+function nodePortMatches({ family, localhostNodePorts, nodePortRanges }: RuleSettings): string[] {
+  const local = '-m addrtype --dst-type LOCAL';
+  if (nodePortRanges.length > 0) return nodePortRanges.map((range) => `-d ${range} ${local}`);
+  if (family === 'IPv4') return [localhostNodePorts ? local : `! -d 127.0.0.0/8 ${local}`];
+  return [`! -d ::1/128 ${local}`];
 }
 
 /**
@@ -175,7 +175,7 @@ export function filterChains(settings: RuleSettings, ports: readonly PortRules[]
         ...(family === 'IPv4' && localhostNodePorts
           ? ['-A ORC-REFUSE ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP']
           : []),
-        ...(nameServer === undefined ? [] : onlyBy(nameServer)),
+        ...(nameServer === undefined ? [] : nameServerGuard(nameServer)),
         ...ports.flatMap(({ refusals }) => refusals),
       ],
     ],
@@ -293,7 +293,7 @@ class PortChains {
  * Returns the rules that drop queries to the name server's port that were not sent to its cluster address, so that it is not an
  * open resolver.
  */
-function onlyBy({ port }: NameServer): string[] {
+function nameServerGuard({ port }: NameServer): string[] {
   return ['udp', 'tcp'].flatMap((protocol) => {
     const to = `-A ORC-REFUSE -p ${protocol} -m ${protocol} --dport ${port}`;
     return [`${to} -m conntrack --ctstate DNAT -j ACCEPT`, `${to} -m addrtype ! --src-type LOCAL -j DROP`];
@@ -329,8 +329,8 @@ function refusals(port: ServicePort, family: Family): string[] {
 }
 
 /**
- * Returns the comment that names the port in a rule. A name has no characters that end a quoted text; names of a kube-apiserver
- * that allows more do not reach the rules.
+ * Returns the comment that names the port in a rule. Characters that could end the quoted text are replaced: another API server
+ * may allow them in names.
  */
 const comment = ({ id }: ServicePort): string =>
   `-m comment --comment "${id.replaceAll(/[^A-Za-z0-9./:_-]/g, '?').slice(0, 255)}"`;

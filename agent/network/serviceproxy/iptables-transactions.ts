@@ -1,6 +1,7 @@
 /**
  * Turns the rules of one address family into input of `iptables-restore --noflush`: the chains that differ from the last time,
- * in parts that need earlier ones only. Pure. The generators yield when their slice is spent, and run one after the other.
+ * in parts that refer to chains of earlier parts only. Pure. The generators yield when their slice is spent, and run one after
+ * the other.
  */
 import type { Slice } from '../../../api/machinery/time-slice.ts';
 import { filterChains, portRules, type PortRules, sharedNatChains } from './iptables-rules.ts';

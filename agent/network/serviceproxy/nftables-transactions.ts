@@ -44,7 +44,7 @@ export class NftablesTransactions {
     this.#table = `${tableType(settings.family)} ${name}`;
     this.#settings = settings;
     this.#base = baseObjects(settings);
-    this.#enter(this.#base);
+    this.#addObjects(this.#base);
   }
 
   /** Takes changes, which the next transaction writes. */
@@ -57,9 +57,9 @@ export class NftablesTransactions {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return;
     const before = this.#settings;
     this.#settings = settings;
-    this.#leave(this.#base);
+    this.#removeObjects(this.#base);
     this.#base = baseObjects(settings);
-    this.#enter(this.#base);
+    this.#addObjects(this.#base);
     if (settings.podCidrs.join() === before.podCidrs.join()) return;
     for (const port of [...this.#objects.keys()]) {
       this.#remove(port);
@@ -158,17 +158,17 @@ export class NftablesTransactions {
   #add(port: ServicePort): void {
     const objects = portObjects(port, this.#settings);
     this.#objects.set(port, objects);
-    this.#enter(objects);
+    this.#addObjects(objects);
   }
 
   #remove(port: ServicePort): void {
     const objects = this.#objects.get(port);
     if (objects === undefined) return;
     this.#objects.delete(port);
-    this.#leave(objects);
+    this.#removeObjects(objects);
   }
 
-  #enter({ sets, chains, elements }: NftObjects): void {
+  #addObjects({ sets, chains, elements }: NftObjects): void {
     for (const { name, declaration } of sets) this.#sets.set(name, declaration);
     this.#affinitySets += sets.filter(isAffinitySet).length;
     for (const { name, hook = '', rules } of chains) this.#chains.set(name, [hook, ...rules].join(BREAK));
@@ -179,7 +179,7 @@ export class NftablesTransactions {
     }
   }
 
-  #leave({ sets, chains, elements }: NftObjects): void {
+  #removeObjects({ sets, chains, elements }: NftObjects): void {
     for (const { name } of sets) this.#sets.delete(name);
     this.#affinitySets -= sets.filter(isAffinitySet).length;
     for (const { name } of chains) this.#chains.delete(name);

@@ -24,7 +24,7 @@ interface NftablesWriterOptions {
 /** The name of the tables of services, one for each address family. */
 export const SERVICES_TABLE = 'orchlet-services';
 
-const PROBE: RuleSettings = {
+const PROBE_SETTINGS: RuleSettings = {
   family: 'IPv4',
   masqueradeBit: 0,
   podCidrs: ['192.0.2.0/24'],
@@ -141,7 +141,7 @@ function probeScript(table: string): string {
     serving: [],
     hasEndpoints: true,
   } as const;
-  const transactions = new NftablesTransactions(table, PROBE);
+  const transactions = new NftablesTransactions(table, PROBE_SETTINGS);
   const after = [
     port,
     { ...port, id: 'a/b:', clusterIp: '192.0.2.4', nodePort: 0, loadBalancerIps: [], affinitySeconds: 1 },

@@ -46,7 +46,10 @@ export interface RuleWriter {
   write(settings: RuleSettings, changes: readonly PortChange[]): Promise<void>;
   /** Called when the state of the rules is not known: the next `write` replaces them. */
   forget(family: Family): void;
-  /** Returns false if another process has removed the rules. */
+  /**
+   * Returns false if another process has removed the rules. The nftables writer also restores the rules of iptables that accept
+   * translated connections.
+   */
   intact(family: Family): Promise<boolean>;
   /** Removes all rules of the family, also those of an earlier process. */
   remove(family: Family): Promise<void>;

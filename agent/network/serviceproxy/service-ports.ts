@@ -76,7 +76,7 @@ const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const AFFINITY_SECONDS = 10_800;
 const MAX_AFFINITY_SECONDS = 86_400;
 
-/** The location of the agent in the topology. */
+/** The node of the agent: its place in the topology, its addresses, and the ports that no service may have there. */
 export interface Place {
   readonly nodeName: string;
   /** The node's `topology.kubernetes.io/zone`; empty if it has none. */

@@ -77,13 +77,14 @@ export class ServiceProxy {
   /** The place for which the rules of all services were computed. */
   #place = '';
   /** Another agent owns the rules. This is logged once. */
-  #waits = false;
+  #isWaiting = false;
   #lock: NamespaceLock | undefined;
   /** The time of the first change that is not applied yet; `undefined` if there is none. */
   #changedMs: number | undefined = -Infinity;
   #lastApplyMs = -Infinity;
   #inspectAtMs = Infinity;
-  #follows = false;
+  /** Whether the informers are synced and report changes to this proxy. */
+  #isFollowing = false;
   readonly #loop: WakeableLoop;
   readonly #closing = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -107,7 +108,7 @@ export class ServiceProxy {
 
   /** Keeps the rules until the signal aborts or the proxy is closed. A failed turn is retried. Never rejects. */
   run(signal: AbortSignal): Promise<void> {
-    this.#running = this.#loop.run(AbortSignal.any([signal, this.#closing.signal]), (either) => this.#turn(either));
+    this.#running = this.#loop.run(AbortSignal.any([signal, this.#closing.signal]), (ending) => this.#turn(ending));
     return this.#running;
   }
 
@@ -154,10 +155,10 @@ export class ServiceProxy {
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    if (this.#follows) return;
+    if (this.#isFollowing) return;
     const { services, slices } = this.#options;
     await Promise.all([services.synced(signal), slices.synced(signal)]);
-    this.#follows = true;
+    this.#isFollowing = true;
     const service = ({ metadata }: Service): void => this.#touch([keyOf(metadata)]);
     services.addHandler({ add: service, update: (_, current) => service(current), delete: service });
     const slice = (object: EndpointSlice): void => this.#touch(serviceKeysOf(object));
@@ -199,13 +200,13 @@ export class ServiceProxy {
     if (this.#lock !== undefined) return true;
     const { logger, takeLock } = this.#options;
     this.#lock = await takeLock();
-    if (this.#lock === undefined && !this.#waits)
+    if (this.#lock === undefined && !this.#isWaiting)
       logger.warn(
         {},
         'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
       );
-    this.#waits = this.#lock === undefined;
-    return !this.#waits;
+    this.#isWaiting = this.#lock === undefined;
+    return !this.#isWaiting;
   }
 
   async #removeRules(writer: RuleWriter): Promise<void> {
@@ -248,7 +249,7 @@ export class ServiceProxy {
   async #removeOthers(): Promise<void> {
     const { writers, otherWriters } = this.#options;
     for (const writer of [...writers, ...otherWriters]) if (writer !== this.#writer) await this.#removeRules(writer);
-    // The removed rules and those of this mode may be in the same tables of iptables.
+    // Removing the rules of iptables also removes those that accept translated connections. `intact` restores them.
     for (const family of this.#active) await this.#writer?.intact(family);
   }
 

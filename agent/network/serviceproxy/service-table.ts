@@ -131,9 +131,9 @@ export class ServiceTable {
         claimants.set(port, key);
       }
     }
-    if (enter(this.#clusterIps, port.clusterIp, key))
+    if (addTo(this.#clusterIps, port.clusterIp, key))
       for (const rival of this.#external.get(port.clusterIp) ?? []) rivals.add(rival);
-    for (const address of externalOf(port)) enter(this.#external, address, key);
+    for (const address of externalOf(port)) addTo(this.#external, address, key);
   }
 
   #withdraw(key: string, port: ServicePort, rivals: Set<string>): void {
@@ -143,9 +143,9 @@ export class ServiceTable {
       if (claimants?.size === 0) this.#claimants.delete(claim);
       for (const rival of claimants?.values() ?? []) rivals.add(rival);
     }
-    if (leave(this.#clusterIps, port.clusterIp, key))
+    if (removeFrom(this.#clusterIps, port.clusterIp, key))
       for (const rival of this.#external.get(port.clusterIp) ?? []) rivals.add(rival);
-    for (const address of externalOf(port)) leave(this.#external, address, key);
+    for (const address of externalOf(port)) removeFrom(this.#external, address, key);
   }
 
   /**
@@ -201,7 +201,7 @@ function firstOf(ports: Iterable<ServicePort>): ServicePort | undefined {
 }
 
 /** Adds the key to the set of the name. Returns whether it is the first of its set. */
-function enter(sets: Map<string, Set<string>>, name: string, key: string): boolean {
+function addTo(sets: Map<string, Set<string>>, name: string, key: string): boolean {
   const set = sets.get(name);
   if (set !== undefined) {
     set.add(key);
@@ -212,7 +212,7 @@ function enter(sets: Map<string, Set<string>>, name: string, key: string): boole
 }
 
 /** Removes the key from the set of the name. Returns whether it was the last of its set. */
-function leave(sets: Map<string, Set<string>>, name: string, key: string): boolean {
+function removeFrom(sets: Map<string, Set<string>>, name: string, key: string): boolean {
   const set = sets.get(name);
   if (set?.delete(key) !== true || set.size > 0) return false;
   sets.delete(name);

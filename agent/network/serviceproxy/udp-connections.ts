@@ -24,7 +24,7 @@ export type Conntrack = (args: readonly string[]) => AsyncIterable<string>;
 
 /**
  * The maximum number of deletions after a change, because each costs a run of the tool. Further entries stay until the next
- * one.
+ * change.
  */
 const MAX_DELETIONS = 2000;
 const TIMEOUT_MS = 10_000;
@@ -78,7 +78,8 @@ const TUPLE = /src=([^\s=]+) dst=([^\s=]+) sport=(\d+) dport=(\d+)/g;
 
 /**
  * Returns the arguments of the deletion that removes the entry and all others to the same destination that lead to the same
- * wrong place; `undefined` for an entry that is right. `line` is one of the output of `conntrack -L`. Pure.
+ * outdated endpoint; `undefined` if the entry leads to a current endpoint, or its destination is of no service. `line` is a line
+ * of the output of `conntrack -L`. Pure.
  */
 export function deletionOf(
   line: string,
@@ -87,15 +88,16 @@ export function deletionOf(
 ): readonly string[] | undefined {
   const [forward, reverse] = line.matchAll(TUPLE);
   const [, , destination = '', , port = ''] = forward ?? [];
-  const [, place = '', , placePort = ''] = reverse ?? [];
-  if (place === '') return undefined;
+  const [, replySource = '', , replyPort = ''] = reverse ?? [];
+  if (replySource === '') return undefined;
   const endpoints =
     addresses.get(endpointText({ ip: destination, port: Number(port) })) ??
     (isLocal(destination) ? nodePorts.get(Number(port)) : undefined);
-  if (endpoints === undefined || endpoints.has(endpointText({ ip: place, port: Number(placePort) }))) return undefined;
+  if (endpoints === undefined || endpoints.has(endpointText({ ip: replySource, port: Number(replyPort) })))
+    return undefined;
   return [
     ...['--orig-dst', destination, '--orig-port-dst', port],
-    ...['--reply-src', place, '--reply-port-src', placePort],
+    ...['--reply-src', replySource, '--reply-port-src', replyPort],
   ];
 }
 

@@ -5,7 +5,7 @@ import type { Pod, Volume } from '../../model/pod.ts';
 import type { PersistentVolume } from '../persistent.ts';
 import type { VolumeStep } from '../volume-failure.ts';
 
-/** A volume that a pod needs. The signal aborts the wait, not the driver's call. */
+/** A volume that a pod needs. The signal aborts the wait for the attachment and the call to the driver. */
 export interface CsiMountRequest {
   readonly pod: Pod;
   /** The name of the volume in the pod. */
@@ -116,8 +116,8 @@ export function missingDriverStep(source: CsiSource): { readonly step: VolumeSte
 }
 
 /**
- * Throws if the driver does not declare that it serves inline volumes. It must, because it may trust persistent volumes
- * more.
+ * Throws if the driver does not declare that it serves inline volumes. A driver must declare it, because it may trust the
+ * attributes of persistent volumes, which authors of pods cannot choose.
  */
 export function checkLifecycle(driver: string, object: CSIDriver | undefined): void {
   if (object === undefined)

@@ -43,8 +43,8 @@ export interface CsiDriver {
   readonly name: string;
   readonly client: CsiNodeClient;
   /**
-   * Resolves to whether the driver has a capability. Reads the capabilities once, and again after a failure, which it rejects
-   * with.
+   * Resolves to whether the driver has a capability. Reads the capabilities once. Rejects if that fails; the next call reads
+   * them again.
    */
   can(capability: NodeCapability): Promise<boolean>;
 }
@@ -169,17 +169,17 @@ export class CsiDrivers implements PluginHandler {
 }
 
 function capabilitiesOf(client: CsiNodeClient): CsiDriver['can'] {
-  let asked: Promise<ReadonlySet<number>> | undefined;
-  const ask = async (): Promise<ReadonlySet<number>> => {
+  let known: Promise<ReadonlySet<number>> | undefined;
+  const read = async (): Promise<ReadonlySet<number>> => {
     const { capabilities } = await client.call('nodeGetCapabilities', {}, { timeoutMs: CSI_TIMEOUT_MS });
     return new Set(capabilities.map(({ rpc }) => rpc?.type ?? 0));
   };
   return async (capability) => {
-    asked ??= ask();
+    known ??= read();
     try {
-      return (await asked).has(NODE_CAPABILITIES[capability]);
+      return (await known).has(NODE_CAPABILITIES[capability]);
     } catch (error) {
-      asked = undefined;
+      known = undefined;
       throw error;
     }
   };

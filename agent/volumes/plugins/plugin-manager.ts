@@ -51,7 +51,8 @@ interface Registration {
 }
 
 const RESCAN_MS = 5_000;
-const SETTLE_MS = 20;
+/** The delay from a change of a directory to the scan, because changes often come together. */
+const SCAN_DELAY_MS = 20;
 /** The timeout of `GetInfo`. The kubelet waits ten seconds for the connection and one for the response. */
 const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
@@ -250,7 +251,7 @@ export class PluginManager {
     if (inode === undefined) return;
     try {
       const watcher = watch(directory, { persistent: false }, () => {
-        this.#options.clock.after(SETTLE_MS, () => this.#loop.wake());
+        this.#options.clock.after(SCAN_DELAY_MS, () => this.#loop.wake());
       });
       watcher.on('error', () => this.#watchers.delete(directory));
       this.#watchers.set(directory, { watcher, inode });
