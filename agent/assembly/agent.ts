@@ -350,7 +350,7 @@ async function createPodParts(
     node,
     runtime,
     mtu: () => podNetwork.mtu(),
-    onTaken: () => pods.runtimeState.check(),
+    onAccepted: () => pods.runtimeState.check(),
     clock,
     logger,
     signal,

@@ -1,7 +1,7 @@
 /**
  * Creates the clients of the API server: one for ordinary requests, one for events, one for the node's heartbeats and one for
- * reviews of the clients of the agent, so that each has its own rate limit. Obtains the credentials: the bootstrap at the
- * start, then the rotation of the certificate.
+ * reviews of the clients of the agent, so that none of them uses up the rate limit of another. Obtains the credentials: the
+ * bootstrap at the start, then the rotation of the certificate.
  */
 import { resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';

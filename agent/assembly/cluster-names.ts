@@ -44,18 +44,19 @@ export async function clusterNames(
   known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
   const domain = flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase();
-  const counted: { observer?: CacheObserver } = {};
+  // The metrics read the size of the cache, and the cache reports to an observer of the metrics, which is thus set later.
+  const cacheMetrics: { observer?: CacheObserver } = {};
   const cache = new ResponseCache({
     clock,
-    observer: { hit: (type) => counted.observer?.hit(type), miss: () => counted.observer?.miss() },
+    observer: { hit: (type) => cacheMetrics.observer?.hit(type), miss: () => cacheMetrics.observer?.miss() },
   });
   const observer = dnsMetrics(metrics, () => cache.size);
-  counted.observer = observer.cache;
+  cacheMetrics.observer = observer.cache;
   let config = NO_FORWARD_CONFIG;
-  let follows = false;
+  let isFollowing = false;
   const follow = (service: Service): void => {
-    if (follows || !isConfigured(service)) return;
-    follows = true;
+    if (isFollowing || !isConfigured(service)) return;
+    isFollowing = true;
     followConfig(informers, logger, (data) => {
       config = forwardConfig(data, { domain, own: nameServers() });
       cache.clear();

@@ -13,7 +13,7 @@ const TOKEN_SECONDS = 3600;
 
 /**
  * Reads the configuration of the credential providers and checks their plugins. Resolves to `undefined` without the two flags.
- * Throws `ConfigurationError` before the agent starts.
+ * Throws `ConfigurationError` if the flags, the configuration or the feature gates do not fit together.
  */
 export async function credentialProviders(
   { flags, effective, clock, logger }: Base,

@@ -32,7 +32,7 @@ interface NetworkPolicyDeps {
   readonly events: Pick<AgentEvents, 'nodeEvent'>;
   /** The addresses at which this node answers the queries of its pods. */
   readonly ownNameServers: () => readonly string[];
-  /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
+  /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason if it aborts. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
 }
 
@@ -41,8 +41,8 @@ export type NetworkPolicies = PodNetworkGate & Part;
 
 const RETRY_MS = 5_000;
 /** How often to check whether the right of the node to read policies has changed. */
-const DENIED_MS = 60_000;
-const ALLOWED_MS = 300_000;
+const CHECK_DENIED_MS = 60_000;
+const CHECK_ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
 
 /** Returns the name of the table: several agents of one host have tables of their own, each for its own pods. */
@@ -72,11 +72,11 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
   }
   let enforcer: PolicyEnforcer | undefined;
   let stop: (how: { readonly remove: boolean }) => Promise<void> = () => Promise.resolve();
-  const first = Promise.withResolvers<void>();
+  const firstDecision = Promise.withResolvers<void>();
   let isDecided = false;
   const decided = (): void => {
     isDecided = true;
-    first.resolve();
+    firstDecision.resolve();
   };
   const start = (): void => {
     const informers = remoteInformers({ client, clock: base.clock, logger });
@@ -106,7 +106,7 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
       // The API server itself may be a static pod, so static pods do not wait for the mode. Their next sync applies the rules.
       const isStatic = (pod.metadata.annotations?.[SOURCE_ANNOTATION] ?? 'api') !== 'api';
       if (isStatic && !isDecided) return;
-      await untilAborted(first.promise, aborted);
+      await untilAborted(firstDecision.promise, aborted);
       // The agent and the clients have different types for the same pod.
       if (enforcer !== undefined) await untilAborted(enforcer.admit(pod as never, ips), aborted);
     },
@@ -158,7 +158,7 @@ export async function decide(
       await off();
       state = 'off';
     }
-    return isAllowed === undefined ? RETRY_MS : state === 'on' ? ALLOWED_MS : DENIED_MS;
+    return isAllowed === undefined ? RETRY_MS : state === 'on' ? CHECK_ALLOWED_MS : CHECK_DENIED_MS;
   });
 }
 

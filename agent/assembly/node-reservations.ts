@@ -1,4 +1,4 @@
-/** Reads from the options which resources of the node pods do not get, and the eviction settings, which are a part of this. */
+/** Reads from the options the resources that are reserved on the node, and the eviction settings, which reserve some as well. */
 import {
   DEFAULT_HARD,
   type EvictionSettings,
@@ -24,7 +24,7 @@ export function evictionSettings(flags: AgentFlags): EvictionSettings {
   };
 }
 
-/** Returns the amounts of a capacity that pods do not get, by resource. */
+/** Returns a function that computes how much of a capacity is reserved and not allocatable to pods, by resource. */
 export function nodeReservations(
   flags: AgentFlags,
   thresholds: readonly Threshold[],

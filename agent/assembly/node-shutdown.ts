@@ -35,7 +35,7 @@ export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdo
   );
   const ended = gauge(
     'kubelet_graceful_shutdown_end_time_seconds',
-    'Last graceful shutdown start time since unix epoch in seconds',
+    'Last graceful shutdown end time since unix epoch in seconds',
   );
   return new NodeShutdown({
     periods: gates.enabled('GracefulNodeShutdown')

@@ -14,8 +14,8 @@ interface PodCidrsOptions {
   readonly runtime: Pick<Runtime, 'setPodCidr'>;
   /** Resolves to the MTU of pods, if the pod network determines it. */
   readonly mtu: () => Promise<number | undefined>;
-  /** Called when the container runtime has accepted the CIDRs, and again with them after a failure. */
-  readonly onTaken: () => Promise<void>;
+  /** Called when the container runtime has accepted the CIDRs. If it rejects, the CIDRs are passed to the runtime again. */
+  readonly onAccepted: () => Promise<void>;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly signal: AbortSignal;
@@ -24,12 +24,12 @@ interface PodCidrsOptions {
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
 /**
- * Passes the pod CIDRs of the node to the runtime until `signal` aborts. Returns at once. `onTaken` is called after each change
- * that the runtime has accepted.
+ * Passes the pod CIDRs of the node to the runtime until `signal` aborts. Returns at once. `onAccepted` is called after each
+ * change that the runtime has accepted.
  */
-export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signal }: PodCidrsOptions): void {
+export function passPodCidrs({ node, runtime, mtu, onAccepted, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];
-  let taken = assigned;
+  let accepted = assigned;
   const loop = new WakeableLoop({
     clock,
     backoff: new Backoff(RETRY),
@@ -42,10 +42,10 @@ export function passPodCidrs({ node, runtime, mtu, onTaken, clock, logger, signa
   });
   const passing = loop.run(signal, async () => {
     const cidrs = assigned;
-    if (cidrs !== taken) {
+    if (cidrs !== accepted) {
       await runtime.setPodCidr(cidrs, { mtu: await mtu() });
-      await onTaken();
-      taken = cidrs;
+      await onAccepted();
+      accepted = cidrs;
     }
     return Number.POSITIVE_INFINITY;
   });

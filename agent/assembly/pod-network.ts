@@ -33,7 +33,7 @@ interface PodNetworkDeps {
   readonly node: Pick<NodeManager, 'node' | 'hostIps' | 'podCidrs' | 'onPodCidrs' | 'changed'>;
   readonly events: Pick<AgentEvents, 'nodeEvent'>;
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
-  /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason. */
+  /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason if it aborts. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
   /** Returns what the control plane publishes for agents under this key: the mode, or the ranges of pods. Empty without it. */
   readonly annotation: (key: string) => string;
@@ -43,7 +43,7 @@ interface PodNetworkDeps {
 export interface NodePodNetwork extends Part {
   /** Why the network of pods is not ready; empty if it is, or if it is left to a network plugin. */
   problem(): string;
-  /** Resolves to the MTU of pods once the mode is known; `undefined` if it is that of the host. */
+  /** Resolves to the MTU of pods once the mode is known; `undefined` if it is that of the host, or without such a network. */
   mtu(): Promise<number | undefined>;
 }
 

@@ -52,7 +52,7 @@ export interface AssembledResourceManagers extends Part {
   readonly managers: ResourceManagers;
   readonly devices: DeviceManager;
   readonly claims: ClaimManager;
-  /** The inputs of a container's limits. */
+  /** Returns what the limits of containers are computed from, besides their pods. */
   readonly containerResources: () => ResourceFacts;
 }
 
@@ -219,7 +219,7 @@ function createMemoryManager(
   });
 }
 
-/** Returns the limits of containers: what their pods request, and what the managers have allocated to them. */
+/** Returns the function that reports the capacity of the host, the settings of cgroups, and what the managers allocated. */
 function resourceFacts({ flags }: Base, managers: ResourceManagers): () => ResourceFacts {
   const { memoryBytes, hugePages, swapBytes } = hostCapacity();
   const swap = hasUnifiedCgroups() ? { behavior: flags.memorySwapBehavior, capacityBytes: swapBytes } : undefined;

@@ -9,11 +9,11 @@ import { field, option } from './option.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
 const EVICTION = 'Eviction and collection';
-const KNOWN: ReadonlySet<string> = new Set(SIGNALS);
+const KNOWN_SIGNALS: ReadonlySet<string> = new Set(SIGNALS);
 const AMOUNT = /^<?(\d+(\.\d+)?%|[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?)$/;
 
 function signals(map: Readonly<Record<string, string>>): string | undefined {
-  const unknown = Object.keys(map).find((signal) => !KNOWN.has(signal));
+  const unknown = Object.keys(map).find((signal) => !KNOWN_SIGNALS.has(signal));
   return unknown === undefined ? undefined : `unsupported eviction signal ${unknown}`;
 }
 

@@ -210,7 +210,7 @@ class HostVolumes implements VolumeManager {
     this.#options.events.event(pod, 'Warning', reason, `${step} failed for volume "${name}" : ${errorMessage(error)}`);
   }
 
-  /** Waits for the work. Rejects after the mount timeout with an error that names the pending volumes, or if the signal aborts. */
+  /** Waits for the work. Rejects if the signal aborts, and after the mount timeout, with an error that names the volumes. */
   async #within(work: Promise<void>, pending: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, mountTimeoutMs } = this.#options;
     const timeout = Promise.withResolvers<never>();

@@ -27,7 +27,11 @@ export async function waitForPods(host: RunOnceHost, clock: Clock, signal: Abort
     if (areKnown && waiting.length === 0) return `ran ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} once`;
     if (clock.monotonic() - startedAtMs >= MAX_MS) {
       const names = waiting.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`);
-      throw new Error(`runonce failed: not started after ${MAX_MS / 1000} s: ${names.join(', ') || 'any pod'}`);
+      const problem =
+        names.length === 0
+          ? 'the pods could not be read, check --pod-manifest-path and --manifest-url'
+          : `pods are not started: ${names.join(', ')}; --v=4 logs their events`;
+      throw new Error(`runonce failed after ${MAX_MS / 1000} s: ${problem}`);
     }
     await pause(clock, POLL_MS, signal);
   }

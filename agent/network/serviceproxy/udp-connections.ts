@@ -78,8 +78,8 @@ const TUPLE = /src=([^\s=]+) dst=([^\s=]+) sport=(\d+) dport=(\d+)/g;
 
 /**
  * Returns the arguments of the deletion that removes the entry and all others to the same destination that lead to the same
- * outdated endpoint; `undefined` if the entry leads to a current endpoint, or its destination is of no service. `line` is a line
- * of the output of `conntrack -L`. Pure.
+ * outdated endpoint; `undefined` if the entry leads to a current endpoint, or its destination is of no service. `line` is one
+ * line of the output of `conntrack -L`. Pure.
  */
 export function deletionOf(
   line: string,

@@ -5,7 +5,7 @@ import type { AnyOption, JsonForm } from '../option.ts';
 
 type ReadField = { readonly value: FlagTypes[FlagType] } | { readonly problem: string };
 
-/** Returns the value of a row from its JSON in the file. Applies the checks of the flag. */
+/** Returns the value of a row from its JSON in the file. Applies the checks of the flag, unless a zero means the default. */
 export function readField(row: AnyOption, json: unknown): ReadField {
   const form = row.config?.json as JsonForm<FlagType> | undefined;
   const result: ReadField = form === undefined ? readPlain(row.type, json) : form.read(json);

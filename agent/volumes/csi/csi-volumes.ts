@@ -107,7 +107,7 @@ export class CsiVolumes {
     return [...this.#inUse].toSorted();
   }
 
-  /** Stages, publishes and expands a volume, as far as that is required and not done. Calls for one volume run one at a time. */
+  /** Stages, publishes and expands a volume as far as required and not done. Calls for one volume run one after the other. */
   async mount(request: CsiMountRequest): Promise<CsiMount> {
     const plan = await this.#plan(request);
     return this.#turns.run(keyOf(plan.data), async () => {

@@ -19,7 +19,7 @@ function setUp({ runtimeFailures = 0, followUpFailures = 0 }) {
       },
     },
     mtu: () => Promise.resolve(1450),
-    onTaken: () => {
+    onAccepted: () => {
       checks++;
       return checks <= followUpFailures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
     },

@@ -216,7 +216,7 @@ test('running once fails, with the names, where a pod never runs', async () => {
   const host = { pods: () => pods, sourcesReady: () => true };
   const failed = assert.rejects(
     waitForPods(host, clock, new AbortController().signal),
-    /runonce failed: not started after 1023 s: default\/pending/,
+    /runonce failed after 1023 s: pods are not started: default\/pending; --v=4 logs their events/,
   );
   await clock.advance(1_023_500);
   await failed;
