@@ -1,4 +1,4 @@
-/** Reads from the options the resources that are reserved on the node, and the eviction settings, which reserve some as well. */
+/** Reads from the options the resources that are reserved on the node, and the eviction settings, which also reserve some. */
 import {
   DEFAULT_HARD,
   type EvictionSettings,
