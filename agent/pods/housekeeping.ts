@@ -1,9 +1,9 @@
 /**
  * Housekeeping: every two seconds, starts desired pods that have no worker, forgets finished pods and removes what they left
- * behind in the other parts of the agent. Every minute, after a pod has been forgotten, and while cgroups of orphaned pods are
- * left, it also terminates orphaned pods and removes dead containers, volumes and cgroups.
+ * behind in the other parts of the agent. Every minute, and also after a pod has been forgotten and while cgroups of orphaned
+ * pods are left, it terminates orphaned pods and removes dead containers, volumes and cgroups.
  *
- * Before every source has sent its pods, only dead containers and sandboxes beyond those to keep are removed.
+ * Until every source has sent its pods, it only removes dead containers and sandboxes beyond those to keep, every minute.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -64,7 +64,7 @@ export class Housekeeping {
   /** Some cgroups of orphaned pods can only be removed in the next turn. */
   #areCgroupsLeft = false;
   #collectedAtMs: number | undefined;
-  #resizedAtMs = 0;
+  #resizesWokenAtMs = 0;
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
@@ -89,7 +89,7 @@ export class Housekeeping {
     const { cgroups, clock, desired, kubeRuntime, syncLoop, table, volumes } = this.#options;
     for (const mirror of desired.mirrors())
       if (desired.podOfMirror(mirror) === undefined) await syncLoop.deleteMirror(mirror);
-    const { hasForgotten } = this.#forget();
+    const { hasForgotten } = this.#restartAndForget();
     if (!hasForgotten && !this.#areCgroupsLeft && !isDue(this.#cleanedUpAtMs, clock)) return;
     this.#cleanedUpAtMs = clock.monotonic();
     kubeRuntime.collect();
@@ -104,18 +104,18 @@ export class Housekeeping {
    * Starts desired pods without a worker, forgets finished pods, and wakes pods whose resize is deferred. Returns whether a pod
    * was forgotten. Does not await, so that the set of desired pods stays valid.
    */
-  #forget(): { readonly hasForgotten: boolean } {
+  #restartAndForget(): { readonly hasForgotten: boolean } {
     const { allocations, clock, desired, probes, statuses, table, workers } = this.#options;
-    const wanted = new Set(desired.list().map((pod) => pod.metadata.uid));
+    const desiredUids = new Set(desired.list().map((pod) => pod.metadata.uid));
     this.#restart();
-    const forgotten = workers.forget(wanted);
+    const forgotten = workers.forget(desiredUids);
     // A forgotten pod that is desired again starts without state; the next turn admits it.
     const known = table.known().difference(new Set(forgotten));
     probes.cleanup(known);
     allocations.forget(known);
     // A pod that is gone can make room for a deferred resize.
-    if (forgotten.length > 0 || clock.monotonic() - this.#resizedAtMs >= RESIZE_RETRY_MS) {
-      this.#resizedAtMs = clock.monotonic();
+    if (forgotten.length > 0 || clock.monotonic() - this.#resizesWokenAtMs >= RESIZE_RETRY_MS) {
+      this.#resizesWokenAtMs = clock.monotonic();
       for (const uid of allocations.deferred()) workers.wake(uid);
     }
     statuses.removeOrphans(new Set([...known, ...desired.mirrors().map((mirror) => mirror.metadata.uid)]));
@@ -147,7 +147,7 @@ export class Housekeeping {
     }
   }
 
-  /** Removes dead containers while a source has not sent its pods yet. */
+  /** Removes dead containers, once a minute, while a source has not sent its pods yet. */
   async #collectEarly(): Promise<void> {
     const { clock } = this.#options;
     if (!isDue(this.#collectedAtMs, clock)) return;
@@ -178,8 +178,8 @@ export class Housekeeping {
   }
 
   /**
-   * Terminates pods that run in the runtime but have no worker: they were removed while the agent did not run, or rejected
-   * after it had started again.
+   * Terminates pods that run although they are neither desired nor have a worker, because they were removed while the agent did
+   * not run. Also terminates pods that were rejected after the agent had started again.
    */
   async #terminateOrphans(): Promise<void> {
     const { desired, logger, observe, runtime, statuses, table, workers } = this.#options;
@@ -194,6 +194,7 @@ export class Housekeeping {
       logger.info({ pod: formatPod(pod) }, 'Terminating a running pod that no source has');
       observe('orphaned', pod);
       const status = await readRuntimeStatus(runtime, { uid, name, namespace });
+      // The pod has terminated since the list was read.
       if (status.sandboxes.length === 0) continue;
       // The pod's specification, and with it its grace period, is unknown.
       background(workers.kill(pod, { gracePeriodSeconds: 1, status: undefined }), {

@@ -36,12 +36,12 @@ const UID_RULE =
 /** Validates names and uid, because the agent's directories are named after them: none may lead out of its directory. */
 function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError[] {
   const path = 'metadata.name';
-  const named =
+  const nameErrors =
     (name ?? '') === ''
       ? [required(path, 'name or generateName is required')]
       : dnsSubdomainErrors(name).map((problem) => invalid(path, name, problem));
   return [
-    ...named,
+    ...nameErrors,
     ...dnsLabelErrors(namespace).map((problem) => invalid('metadata.namespace', namespace, problem)),
     ...(uid === '' || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(uid) ? [] : [invalid('metadata.uid', uid, UID_RULE)]),
   ];

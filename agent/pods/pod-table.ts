@@ -1,7 +1,4 @@
-/**
- * The pods of this node: the desired ones from the sources, those under admission, and the state of their workers and
- * statuses. Holds no logic of its own about pods, so that every part of the agent can read it.
- */
+/** The pods of this node: the desired ones, those under admission, and the states of their workers with their statuses. */
 import type { Pod } from '../model/pod.ts';
 import type { PodConfig } from '../sources/pod-config.ts';
 import type { StatusManager } from './status/status-manager.ts';
@@ -64,8 +61,8 @@ export class PodTable {
   }
 
   /**
-   * Returns the active pods that count when the admission of this pod is decided. Those whose admission began later do not
-   * count, because this pod counts for them.
+   * Returns the other active pods that count when the admission of this pod is decided. Those whose admission began later do
+   * not count, because this pod counts for them.
    */
   activeBefore({ metadata: { uid } }: Pod): readonly Pod[] {
     const uids = [...this.#admitting.keys()];
@@ -101,13 +98,13 @@ export class PodTable {
   }
 
   /** Returns the newest form of a pod under admission, or `undefined` if it was removed or is not under admission. */
-  admitted(uid: string): Pod | undefined {
+  underAdmission(uid: string): Pod | undefined {
     return this.#admitting.get(uid);
   }
 
   /** Ends the admission. Returns the newest form of the pod, or `undefined` if it was removed or was not under admission. */
   endAdmission(uid: string): Pod | undefined {
-    const newest = this.admitted(uid);
+    const newest = this.underAdmission(uid);
     this.#admitting.delete(uid);
     return newest;
   }

@@ -14,7 +14,7 @@ interface PreemptionOptions {
   readonly killer: PodKiller;
   readonly events: PodEventRecorder;
   readonly logger: Logger;
-  /** Called once for each pod that leaves because of the resource. */
+  /** Called for each pod that was terminated to free the resource, after its clean-up. */
   readonly onPreempted: (resource: string) => void;
 }
 
@@ -38,13 +38,13 @@ const CLEANUP_WAIT_MS = 10_000;
  */
 export function createPreemption({ workers, killer, events, logger, onPreempted }: PreemptionOptions): Preemption {
   const terminate = async (victim: Pod, resource: string): Promise<void> => {
-    // A pod that is terminating already leaves for an earlier reason.
-    const isLeaving = workers.state(victim.metadata.uid)?.kind !== 'syncing';
-    if (!isLeaving) events.event(victim, 'Warning', STATUS.reason, STATUS.message);
+    // A pod that is terminating already does so for an earlier reason.
+    const isPreempted = workers.state(victim.metadata.uid)?.kind === 'syncing';
+    if (isPreempted) events.event(victim, 'Warning', STATUS.reason, STATUS.message);
     await killer.kill(victim, { gracePeriodSeconds: undefined, status: STATUS });
     // Exclusive CPUs, memory and devices are free after the clean-up.
     await killer.cleanedUp(victim, { withinMs: CLEANUP_WAIT_MS });
-    if (!isLeaving) onPreempted(resource);
+    if (isPreempted) onPreempted(resource);
   };
   const attempt = async (victim: Pod, resource: string): Promise<void> => {
     try {

@@ -85,8 +85,8 @@ export class SyncLoop {
     }
     switch (type) {
       case 'add':
-        // A manifest that was removed and added again has the same uid as before.
-        if (!isStaticPod(pod) || !workers.isBack(uid)) this.admit(pod);
+        // A manifest that was removed and added again has the same uid, and its pod may not have terminated yet.
+        if (!isStaticPod(pod) || !workers.restartWhenFinished(uid)) this.admit(pod);
         break;
       case 'update':
       case 'delete':
@@ -106,8 +106,8 @@ export class SyncLoop {
   }
 
   /**
-   * Handles a change of a mirror pod: wakes the worker of its static pod, which keeps the mirror pod as desired, and lets the
-   * status manager compare its status. Deletes a mirror pod that has no static pod.
+   * Handles a change of a mirror pod: lets the status manager compare its status, and wakes the worker of its static pod, which
+   * recreates a mirror pod that is missing. Deletes a mirror pod that has no static pod.
    */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
@@ -143,7 +143,7 @@ export class SyncLoop {
     const { table } = this.#options;
     table.beginAdmission(pod);
     const refusal = await allocation.catch(unexpectedRefusal);
-    const newest = table.admitted(pod.metadata.uid);
+    const newest = table.underAdmission(pod.metadata.uid);
     if (newest === undefined) this.#endAdmission(pod);
     else if (refusal !== undefined) this.#reject(newest, refusal);
     else this.#decide(newest);
@@ -170,7 +170,7 @@ export class SyncLoop {
   }
 
   /**
-   * Evicts the victims and then starts the pod. The pod counts as under admission meanwhile, so that no other pod takes the
+   * Preempts the victims and then starts the pod. The pod counts as under admission meanwhile, so that no other pod takes the
    * place of the victims.
    */
   async #startAfterPreemption(pod: Pod, { victims, resource }: Extract<Verdict, { kind: 'preempt' }>): Promise<void> {

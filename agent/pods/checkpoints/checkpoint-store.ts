@@ -3,7 +3,7 @@
  * is replaced by renaming a synced file, so that a reader finds the old value or the new one, but never a part.
  *
  * Values are written in batches, at most one batch every few seconds, and only if they changed. A failing disk is logged once
- * and retried, and no caller waits for a checkpoint. Directories have mode 0700, files 0600.
+ * and retried, and `put` and `delete` do not wait for the disk. Directories have mode 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
 import { readdir, rm, unlink } from 'node:fs/promises';
@@ -27,10 +27,10 @@ const INTERVAL_MS = 5_000;
 /** The delay after a batch that could not be written. */
 const RETRY_MS = 10_000;
 const SUFFIX = '.json';
-/** An object of the API has some megabytes. */
-const MAX_BYTES = 64 * 1024 * 1024;
+/** The largest file that is read. An object of the API has a few megabytes at most. */
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-/** Returns the value when it is written. `undefined` removes the file. */
+/** Returns the value at the time of writing. `undefined` removes the file. */
 type Value = () => unknown;
 
 /** Owns the directory. Keys are relative paths, whose parts are safe as file names; `boundedKey` makes them. */
@@ -50,13 +50,13 @@ export class CheckpointStore {
     this.#options = options;
   }
 
-  /** Stores a value with the next batch, which reads it when it is written. `key` is a path of names, such as `pods/<uid>`. */
+  /** Stores a value with the next batch, which calls `value` then. `key` is a path of names, such as `pods/<uid>`. */
   put(key: string, value: Value): void {
     this.#dirty.set(key, value);
     this.#schedule();
   }
 
-  /** Deletes the file of the key, with the next writes. */
+  /** Deletes the file of the key, with the next batch. */
   delete(key: string): void {
     this.put(key, () => undefined);
   }
@@ -67,7 +67,7 @@ export class CheckpointStore {
     if (pending !== undefined) return pending();
     const path = this.#pathOf(key);
     try {
-      return JSON.parse((await readRegularFile(path, MAX_BYTES)).toString()) as unknown;
+      return JSON.parse((await readRegularFile(path, MAX_FILE_BYTES)).toString()) as unknown;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
         this.#options.logger.warn({ err: error, path }, 'Cannot read a checkpoint, ignoring it');
@@ -102,7 +102,7 @@ export class CheckpointStore {
     if (this.#dirty.size > 0) await this.#batch();
   }
 
-  /** Writes what is pending. Nothing is written later. */
+  /** Writes the waiting values as `flush` does. Values that are put later are not written. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.flush();

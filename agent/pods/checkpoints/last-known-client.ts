@@ -30,11 +30,11 @@ const REMEMBERED: ReadonlySet<string> = new Set([
   'persistentvolumes',
 ]);
 
-/** The longest part of a key that others choose, in characters of a file name, which can have 255. */
-const LONGEST_NAME = 160;
+/** The longest percent-encoded name in a key. With the prefix, it must fit into the 255 bytes of a file name. */
+const MAX_NAME_CHARACTERS = 160;
 
 /** The time after which the client returns a stored object, if it has one, instead of waiting for a response. */
-const PATIENCE_MS = 3_000;
+const RESPONSE_WAIT_MS = 3_000;
 
 interface LastKnownClientOptions {
   readonly client: Client;
@@ -43,9 +43,9 @@ interface LastKnownClientOptions {
 }
 
 /**
- * Wraps the client of one API server. Requests are passed through. Of the kinds above, the objects that gets, and lists and
- * watches of one name, return are stored, and so are tokens bound to pods. Only a get and the creation of a token return a
- * stored object.
+ * Wraps the client of one API server. Requests are passed through. Objects of the kinds above are stored when a get returns
+ * them, or a list or watch of one name. Tokens bound to pods are stored when they are created. Only a get and the creation of
+ * a token return a stored object.
  */
 export class LastKnownClient implements Client {
   readonly #client: Client;
@@ -132,25 +132,25 @@ export class LastKnownClient implements Client {
    * Requests the object. Returns the stored one if the API server does not respond in time or cannot be reached. Without a
    * stored one, waits for the response. Rejects with every other error of the request.
    */
-  async #orLastKnown(key: string, ask: () => Promise<KubeObject>): Promise<KubeObject> {
-    const asked = ask();
-    const impatience = new AbortController();
-    const answer = asked.then(
+  async #orLastKnown(key: string, request: () => Promise<KubeObject>): Promise<KubeObject> {
+    const response = request();
+    const limit = new AbortController();
+    const outcome = response.then(
       (object) => ({ object }),
       (error: unknown) => ({ error }),
     );
     const first = await Promise.race([
-      answer,
-      this.#clock.sleep(PATIENCE_MS, impatience.signal).then(
+      outcome,
+      this.#clock.sleep(RESPONSE_WAIT_MS, limit.signal).then(
         () => undefined,
         () => undefined,
       ),
     ]);
-    impatience.abort();
+    limit.abort();
     if (first !== undefined && 'object' in first) return first.object;
     if (first !== undefined && !isUnreachable(first.error)) throw first.error;
     const last = await this.#store.get(key);
-    return last === undefined ? asked : (last as KubeObject);
+    return last === undefined ? response : (last as KubeObject);
   }
 }
 
@@ -167,7 +167,7 @@ export function objectKey(resource: string, namespace: string, name: string): st
  * can be longer than a file name, and one file that cannot be written would delay the others.
  */
 function boundedKey(prefix: string, name: string): string {
-  return encodeURIComponent(name).length <= LONGEST_NAME
+  return encodeURIComponent(name).length <= MAX_NAME_CHARACTERS
     ? `${prefix}${name}`
     : `${prefix}~${createHash('sha256').update(name).digest('hex')}`;
 }
@@ -191,7 +191,7 @@ function isOfOneName({ fieldSelector }: ClientListOptions): boolean {
   return fieldSelector?.startsWith('metadata.name=') === true;
 }
 
-/** Whether the error shows no decision of the API server: no Status at all, or the codes 401, 429 and those from 500. */
+/** Whether the error shows no decision of the API server: no Status at all, or the codes 401, 429, and 500 or higher. */
 function isUnreachable(error: unknown): boolean {
   if (!isStatusError(error)) return true;
   const { code } = error;

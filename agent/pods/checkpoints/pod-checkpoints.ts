@@ -1,6 +1,6 @@
 /**
- * The last known pods of this node, its services and the node itself. A host whose API server is not available starts from
- * them. The sources write them as they receive them, and they are read once, at the start.
+ * The last known pods of this node, the services, the Node itself, and the inputs of network policies and of the pod network. A
+ * host whose API server is not available starts from them. They are written when they change, and read at the start.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -13,7 +13,7 @@ import type { CheckpointStore } from './checkpoint-store.ts';
 import { objectKey, tokenPrefix } from './last-known-client.ts';
 import { POD_NETWORK, POD_RANGES, SERVED_BY } from '../../../api/meta/orchlet-annotations.ts';
 
-/** Reads and writes the values of the store. What cannot be decoded counts as missing and is logged. */
+/** Reads and writes the values of the store. A value that cannot be decoded counts as missing and is logged. */
 export class PodCheckpoints {
   readonly #store: CheckpointStore;
   readonly #logger: Logger;
@@ -91,8 +91,8 @@ export class PodCheckpoints {
   /** Saves the Node of this agent without its status. */
   saveNode(node: NodeObject): void {
     // The heartbeats and images change all the time, and a restarted agent finds them again.
-    const { status: _status, ...rest } = node;
-    this.#store.put('node', () => rest);
+    const { status: _status, ...withoutStatus } = node;
+    this.#store.put('node', () => withoutStatus);
   }
 
   /** Returns the saved Node, which has no status, or `undefined` if none was saved. */
@@ -100,17 +100,17 @@ export class PodCheckpoints {
     return (await this.#store.get('node')) as NodeObject | undefined;
   }
 
-  /** Returns what network policies depend on, as far as it was last known; `undefined` if they were never enforced here. */
+  /** Returns the inputs that `saveNetworkPolicies` saved last; `undefined` if none were saved. */
   networkPolicies(): Promise<unknown> {
     return this.#store.get('network-policies');
   }
 
-  /** Saves what network policies were compiled from. `inputs` is called when the file is written. */
+  /** Saves the policies, namespaces and pods from which the rules are compiled. `inputs` is called when the file is written. */
   saveNetworkPolicies(inputs: () => unknown): void {
     this.#store.put('network-policies', inputs);
   }
 
-  /** Returns the nodes that the pod network depends on, as far as they were last known; `undefined` if none were saved. */
+  /** Returns the nodes that `savePodNetwork` saved last; `undefined` if none were saved. */
   podNetwork(): Promise<unknown> {
     return this.#store.get('pod-network');
   }
@@ -120,7 +120,10 @@ export class PodCheckpoints {
     this.#store.put('pod-network', nodes);
   }
 
-  /** Lists services for the environment of pods: the stored ones until the API server has sent them. */
+  /**
+   * Returns a lister of the services for the environment of pods: the stored ones until the API server has sent them. Stores
+   * the services of `lister` after each change.
+   */
   async services(lister: ServiceLister, onChange: (listener: () => void) => void): Promise<ServiceLister> {
     const last = ((await this.#store.get('services')) ?? []) as readonly KubeObject[];
     onChange(() => this.#store.put('services', () => lister.list().map(storedService)));

@@ -9,7 +9,7 @@ import { FairTurns } from '../../../api/machinery/fair-turns.ts';
 const LOUD_BYTES = 256 << 10;
 /** What loud commands may print in a second, all together. */
 const LOUD_BYTES_PER_SECOND = 4 << 20;
-/** The number of containers that are remembered. The one that is found loud first is forgotten first. */
+/** The maximum number of containers that are remembered. The one that was loud first is forgotten first. */
 const MAX_REMEMBERED = 4096;
 
 interface Printed {
@@ -32,10 +32,10 @@ export class LoudCommands {
    * output.
    */
   async run<T extends Printed>(container: string, command: () => Promise<T>): Promise<T> {
-    if (!this.#loud.has(container)) return this.#noted(container, await command());
+    if (!this.#loud.has(container)) return this.#record(container, await command());
     const outcome = Promise.withResolvers<T>();
     const turn = async (): Promise<void> => {
-      const result = this.#noted(container, await command());
+      const result = this.#record(container, await command());
       outcome.resolve(result);
       await this.#clock.sleep((result.outputBytes / LOUD_BYTES_PER_SECOND) * 1000);
     };
@@ -43,7 +43,7 @@ export class LoudCommands {
     return outcome.promise;
   }
 
-  #noted<T extends Printed>(container: string, result: T): T {
+  #record<T extends Printed>(container: string, result: T): T {
     this.#loud.delete(container);
     if (result.outputBytes <= LOUD_BYTES) return result;
     this.#loud.add(container);

@@ -7,8 +7,8 @@ import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
-/** How often a probe is run until it has a result, as in the kubelet. */
-const ATTEMPTS = 3;
+/** The maximum number of runs of a probe that cannot be executed, as in the kubelet. */
+const MAX_ATTEMPTS = 3;
 
 /** A probe as the container specifies it, with defaults. */
 export type Probe = NonNullable<Container['livenessProbe']>;
@@ -42,7 +42,7 @@ export async function runProbe(
   isStopped: () => boolean,
 ): Promise<ProbeOutcome> {
   let outcome = await runSafely(options, containerId, podIp);
-  for (let attempt = 1; attempt < ATTEMPTS && outcome.result === 'errored' && !isStopped(); attempt++)
+  for (let attempt = 1; attempt < MAX_ATTEMPTS && outcome.result === 'errored' && !isStopped(); attempt++)
     outcome = await runSafely(options, containerId, podIp);
   return outcome;
 }
@@ -100,7 +100,7 @@ function noSuchPort(port: string | number): ProbeOutcome {
   };
 }
 
-/** Expands `$(NAME)` with the variables that the container's specification gives as values. */
+/** Expands `$(NAME)` with the values in the container's specification. A variable with another source is empty. */
 function expandCommand(command: readonly string[], container: Container): string[] {
   const values = new Map<string, string>();
   const lookup = (name: string): string | undefined => values.get(name);

@@ -77,8 +77,8 @@ export class ProbeWorker {
   }
 
   /**
-   * Starts probing. If a container of the pod runs already, the first probe follows at a random time within the period, so that
-   * a restarted agent does not probe all containers at once.
+   * Starts probing. If a regular container of the pod runs already, the first probe follows at a random time within the period,
+   * so that a restarted agent does not probe all containers at once.
    */
   start(): void {
     const status = this.#options.status(this.podUid);
@@ -126,8 +126,8 @@ export class ProbeWorker {
 
   /**
    * Probes once, if the container runs, its initial delay is over and its startup probe permits it. Publishes a failure for a
-   * container that does not run. Resolves to whether the worker continues: not after it was stopped, nor if the pod or the
-   * container has terminated for good.
+   * container that does not run. Resolves to whether the worker continues: not after it was stopped, nor if the phase of the
+   * pod is final, nor if the container has terminated in a pod with the restart policy `Never`.
    */
   async #probe(): Promise<boolean> {
     const { kind, probe, container, clock, pod } = this.#options;
@@ -151,7 +151,7 @@ export class ProbeWorker {
     }
     const hasRunForMs = clock.now() - Date.parse(found.state.running.startedAt ?? '');
     if (hasRunForMs < (probe.initialDelaySeconds ?? 0) * 1000) return true;
-    // The startup probe runs until it has succeeded, the others run afterwards.
+    // The startup probe runs until it has succeeded, the liveness and readiness probes afterwards.
     if (found.started === true ? kind === 'startup' : kind !== 'startup') return true;
     const fromMs = clock.monotonic();
     const outcome = await runProbe(this.#options, this.#containerId, status.podIP ?? '', () => this.#stopped);
@@ -174,7 +174,7 @@ export class ProbeWorker {
     this.#containerId = id;
     this.#held = false;
     this.#streak = { result: 'unknown', count: 0 };
-    const kept = containerBefore(this.#options.pod, id);
+    const kept = publishedStatus(this.#options.pod, id);
     if (this.kind === 'liveness') this.#publish('success');
     else if (this.kind === 'readiness') this.#publish(kept?.ready === true ? 'success' : 'failure');
     else this.#publish(kept?.started === true ? 'success' : 'unknown');
@@ -230,7 +230,7 @@ function fieldPath(pod: Pod, container: Container): string {
 }
 
 /** Returns the status that the API server has of the container with this id, or `undefined` if it has none. */
-function containerBefore(pod: Pod, id: string): ContainerStatusJson | undefined {
+function publishedStatus(pod: Pod, id: string): ContainerStatusJson | undefined {
   if (id === '') return undefined;
   return [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
     (container) => container.containerID === id,

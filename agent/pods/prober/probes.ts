@@ -1,6 +1,6 @@
 /**
- * The four kinds of probe handlers. Each resolves to an outcome with its text, and none throws. The texts appear in
- * `Unhealthy` events.
+ * The four kinds of probe handlers. Each resolves to an outcome with its text, which appears in `Unhealthy` events. A probe
+ * that cannot be started, for example because its port is out of range, may reject.
  */
 import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { openChannel } from '../../../api/grpc/grpc-channel.ts';

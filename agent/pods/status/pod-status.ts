@@ -54,10 +54,10 @@ export function normalize(next: PodStatus, previous: PodStatus | undefined, now:
  * still run, the phase is not final unless that of the API server is, and a pod with a final phase is not ready.
  */
 export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
-  const isLast = isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase) && !mayStillRun;
+  const becomesFinal = isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase) && !mayStillRun;
   // Shared conditions are sent with the final phase only.
   const isOurs = ({ type }: PodCondition): boolean =>
-    OWNED_CONDITIONS.has(type) || (isLast && SHARED_CONDITIONS.has(type) && condition(ours, type) !== undefined);
+    OWNED_CONDITIONS.has(type) || (becomesFinal && SHARED_CONDITIONS.has(type) && condition(ours, type) !== undefined);
   const foreign = (remote?.conditions ?? []).filter((entry) => !isOurs(entry));
   const own = (ours.conditions ?? []).filter(isOurs);
   const merged: PodStatus = { ...ours, conditions: [...foreign, ...own] };
@@ -134,13 +134,14 @@ function objectChanges(before: JsonObject, after: JsonObject): Record<string, Js
   return changes;
 }
 
-/** Returns changed entries, deletions and the new order. Conditions in another order alone are no change. */
+/** Returns changed entries, deletions and the new order. A different order alone is no change of conditions. */
 function listChanges(
   list: string,
   mergeKey: string,
   before: readonly Entry[],
   after: readonly Entry[],
 ): Record<string, JsonValue> {
+  // Of entries with the same key the first one counts.
   const byKey = (entries: readonly Entry[]): ReadonlyMap<JsonValue | undefined, Entry> =>
     new Map(entries.map((entry) => [entry[mergeKey], entry] as const).toReversed());
   const [previous, next] = [byKey(before), byKey(after)];

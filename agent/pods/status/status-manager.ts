@@ -25,11 +25,12 @@ type StatusPatch = ReturnType<typeof statusPatch>;
 interface Kept {
   pod: Pod;
   status: PodStatus;
-  /** Counts changes; `sent` lags behind it until the API server has it. */
+  /** The number of changes of the status. */
   version: number;
+  /** The version that the API server has. */
   sent: number;
   /** The API server's answer to the last patch, and the changes that it dropped because its version lacks the fields. */
-  answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
+  answer?: { readonly status: Pod['status']; readonly dropped: StatusPatch };
   /** The number of consecutive failures to send the status. */
   failures?: number;
   /** The time of the first change that the API server does not have. */
@@ -44,7 +45,7 @@ export interface StatusManager {
    * whose phase is not final if the stored one is.
    */
   set(pod: Pod, status: PodStatus): void;
-  /** Returns the last status. It is `undefined` after a restart, when the pod has the API server's status. */
+  /** Returns the last status, or `undefined` if the agent has set none since its start. */
   get(podUid: string): PodStatus | undefined;
   /**
    * Recomputes `started`, `ready` and the conditions that depend on them, after a new result of a probe. Ignores unknown pods.
@@ -80,7 +81,7 @@ interface StatusManagerOptions {
   readonly safety: PodDeletionSafety;
   /** Returns the mirror pod of a static pod, as the API server has it. */
   readonly mirrorOf: (pod: Pod) => Pod | undefined;
-  /** Called when the API server has a status, with the milliseconds since the status changed. */
+  /** Called when the API server has the newest status, with the milliseconds for which it lacked a change. */
   readonly onCaughtUp?: (tookMs: number) => void;
 }
 
@@ -284,7 +285,7 @@ class PodStatusManager implements StatusManager {
           signal,
         })) as unknown as Pod;
         current = answer;
-        kept.answer = { status: answer.status, untaken: this.#changes(answer, status, mayStillRun) };
+        kept.answer = { status: answer.status, dropped: this.#changes(answer, status, mayStillRun) };
       }
       kept.sent = version;
       delete kept.failures;
@@ -320,7 +321,7 @@ class PodStatusManager implements StatusManager {
   #patchFor(remote: Pod, kept: Kept, mayStillRun: boolean): StatusPatch {
     const patch = this.#changes(remote, kept.status, mayStillRun);
     const { answer } = kept;
-    const isKnown = answer !== undefined && same(patch, answer.untaken) && same(remote.status, answer.status);
+    const isKnown = answer !== undefined && same(patch, answer.dropped) && same(remote.status, answer.status);
     return isKnown ? undefined : patch;
   }
 

@@ -1,6 +1,6 @@
 /**
- * Chooses the pods that leave so that a critical pod fits on this node. Pods of a better QoS class leave only if the others
- * do not suffice; within a class, few pods with small requests leave. Pure.
+ * Chooses the pods to terminate so that a critical pod fits on this node. Pods of a better QoS class are chosen only if those
+ * of the lower classes do not suffice; within a class, few pods with small requests are chosen. Pure.
  */
 import type { Pod } from '../../model/pod.ts';
 import { isCriticalPod } from '../../model/pod-kinds.ts';
@@ -78,11 +78,11 @@ function hasSmallerRequests(pod: Pod, other: Pod): boolean {
   return true;
 }
 
-function remaining(needs: readonly Need[], leaving: readonly Pod[]): readonly Need[] {
+function remaining(needs: readonly Need[], victims: readonly Pod[]): readonly Need[] {
   return needs
     .map(({ resource, amount }) => ({
       resource,
-      amount: leaving.reduce((open, pod) => open - requestOf(pod, resource), amount),
+      amount: victims.reduce((open, pod) => open - requestOf(pod, resource), amount),
     }))
     .filter(({ amount }) => amount > 0n);
 }

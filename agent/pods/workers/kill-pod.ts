@@ -1,6 +1,6 @@
 /**
- * Terminates pods that the node needs to lose: for evictions, preemptions and shutdowns of the host. The wait is bounded,
- * because a container that cannot be stopped must not hold up the node.
+ * Terminates pods for evictions, preemptions and shutdowns of the host. The wait is bounded, because a container that cannot be
+ * stopped must not hold up the node.
  */
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';

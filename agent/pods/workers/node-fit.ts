@@ -10,7 +10,7 @@ import type { Pod } from '../../model/pod.ts';
 import { isStaticPod } from '../../model/pod-kinds.ts';
 import { podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 
-/** Amounts of CPU are in thousandths, other ones in whole units. */
+/** A resource of which too little is free. Amounts of CPU are in millicores, those of other resources in whole units. */
 export interface LackingResource {
   readonly kind: 'resource';
   readonly resource: string;
@@ -24,7 +24,7 @@ export type Misfit =
   | LackingResource
   | { readonly kind: 'predicate'; readonly name: string; readonly description: string };
 
-/** Returns all reasons; none if the pod fits beside the others. */
+/** Returns all reasons; an empty list if the pod fits beside the others. */
 export function misfits(pod: Pod, others: readonly Pod[], node: NodeObject): readonly Misfit[] {
   return [
     ...lackingResources(pod, others, node),
@@ -38,7 +38,7 @@ export function misfits(pod: Pod, others: readonly Pod[], node: NodeObject): rea
   ];
 }
 
-/** Returns what the pod requests of a resource. Every pod requests one of `pods`. */
+/** Returns how much of a resource the pod requests. Every pod requests one unit of the resource `pods`. */
 export function requestOf(pod: Pod, resource: string): bigint {
   return resource === 'pods' ? 1n : amount(resource, podResources(pod, requestsOf)[resource]);
 }
@@ -124,7 +124,7 @@ interface HostPort {
   readonly ip: string;
 }
 
-/** Returns the ports that the pod takes on the host. An `ip` of '' stands for all addresses. */
+/** Returns the ports that the pod takes on the host. */
 export function hostPorts(pod: Pod): readonly HostPort[] {
   return [
     ...pod.spec.containers,

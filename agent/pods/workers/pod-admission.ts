@@ -1,7 +1,7 @@
 /**
- * Decides whether this node admits a pod: at once, after less important pods have left, or not at all. The scheduler checks
- * resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure. Reasons
- * and messages are the kubelet's.
+ * Decides whether this node admits a pod: at once, after less important pods have terminated, or not at all. The scheduler
+ * checks resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure.
+ * Reasons and messages are the kubelet's.
  */
 import type { NodeObject } from '../../model/node.ts';
 import type { Pod } from '../../model/pod.ts';
@@ -27,7 +27,7 @@ export type Verdict =
 
 /** Decides about pods one at a time, in the order of their arrival. */
 export interface PodAdmission {
-  /** Returns why the pod is refused whatever it requests; `undefined` if that depends on its resources. */
+  /** Returns why the node's pressure or the pod's sysctls refuse the pod; `undefined` if `admit` decides. */
   refusal(pod: Pod): Refusal | undefined;
   /** Decides about a pod that has its exclusive resources. */
   admit(pod: Pod, others: readonly Pod[]): Verdict;
@@ -69,7 +69,7 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
       if (before !== undefined) return refuse(before);
       const verdict = fit(pod, others, withDevices(options.node(), options.allocatedDevices?.()));
       if (verdict.kind === 'refuse') return verdict;
-      // A preemption must not end pods for one that is refused afterwards.
+      // A preemption must not terminate pods for one that is refused afterwards.
       const after = appArmor(pod, options) ?? options.shutdown?.();
       return after === undefined ? verdict : refuse(after);
     },
@@ -99,10 +99,10 @@ function fit(pod: Pod, others: readonly Pod[], node: NodeObject): Verdict {
   const lacking = all.filter((misfit) => misfit.kind === 'resource');
   const [first] = isCriticalPod(pod) ? all.filter((misfit) => misfit.kind === 'predicate') : all;
   if (first !== undefined) return refuse(refusalFor(first));
-  const [shortest] = lacking;
-  if (shortest === undefined) return { kind: 'admit' };
+  const [firstLacking] = lacking;
+  if (firstLacking === undefined) return { kind: 'admit' };
   const choice = preemptionVictims(pod, others, lacking);
-  if (choice.kind === 'victims') return { kind: 'preempt', victims: choice.pods, resource: shortest.resource };
+  if (choice.kind === 'victims') return { kind: 'preempt', victims: choice.pods, resource: firstLacking.resource };
   const missing = choice.missing.map(({ resource, amount }) => `(res: ${resource}, q: ${amount}), `).join('');
   return refuse({
     reason: 'UnexpectedAdmissionError',
@@ -161,8 +161,8 @@ function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined 
 function appArmor({ spec, status }: Pod, options: AdmissionOptions): Refusal | undefined {
   if ((status?.phase ?? 'Pending') !== 'Pending') return undefined;
   const containers = [...spec.containers, ...(spec.initContainers ?? [])];
-  const profiles = [spec.securityContext, ...containers.map((container) => container.securityContext)];
-  const hasProfile = profiles.some(
+  const contexts = [spec.securityContext, ...containers.map((container) => container.securityContext)];
+  const hasProfile = contexts.some(
     (context) => context?.appArmorProfile !== undefined && context.appArmorProfile.type !== 'Unconfined',
   );
   if (!hasProfile || options.appArmor()) return undefined;

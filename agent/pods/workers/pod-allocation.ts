@@ -44,7 +44,7 @@ export interface ResizeObserver {
   infeasible(detail: string): void;
   /** A resize that was deferred has been allocated. `periodic_retry`: its pod was not changed in the meantime. */
   accepted(trigger: 'pod_updated' | 'periodic_retry'): void;
-  /** The pod's cgroup and its containers have got their resources, or one of them has not. */
+  /** An attempt to give the pod's cgroup and its containers their resources has succeeded (`isDone`) or failed. */
   actuated(attempt: { readonly tookMs: number; readonly isDone: boolean }): void;
 }
 
@@ -59,7 +59,7 @@ interface PodAllocationsOptions {
   readonly cpuManagerPolicy: string;
   readonly memoryManagerPolicy: string;
   readonly observe?: ResizeObserver;
-  /** Called after a resize was allocated, which may have made room for these deferred ones. */
+  /** Called after a resize was allocated, with the uids of pods whose deferred resizes may fit now. */
   readonly onRoom?: (deferred: readonly string[]) => void;
 }
 
@@ -126,8 +126,7 @@ export class PodAllocations {
   }
 
   /**
-   * Records the progress of the runtime: the number of changes that are left, or the error. Ignores a pod whose resize is not
-   * in progress.
+   * Records the error of a resize, or completes a resize if no changes are left. Ignores a pod whose resize is not in progress.
    */
   actuated(pod: Pod, outcome: { readonly left: number; readonly error?: string | undefined }): void {
     const allocation = this.#of(pod);
@@ -138,8 +137,8 @@ export class PodAllocations {
       allocation.conditions = { ...allocation.conditions, inProgress: { ...inProgress, error: outcome.error } };
       this.#record(pod, 'ResizeError', 'Pod resize error', outcome.error);
     } else if (outcome.left === 0) {
-      const { inProgress: _done, ...rest } = allocation.conditions;
-      allocation.conditions = rest;
+      const { inProgress: _done, ...otherConditions } = allocation.conditions;
+      allocation.conditions = otherConditions;
       this.#record(this.allocated(pod), 'ResizeCompleted', 'Pod resize completed');
     }
   }
@@ -167,14 +166,14 @@ export class PodAllocations {
    * Returns the allocation of the pod. An unknown pod gets one from its status, or from its specification if it has not run.
    */
   #of(pod: Pod): Allocation {
-    const known = this.#allocations.get(pod.metadata.uid);
-    if (known !== undefined) return known;
-    const found: Allocation = { resources: lastResources(pod), conditions: {} };
+    const existing = this.#allocations.get(pod.metadata.uid);
+    if (existing !== undefined) return existing;
+    const initial: Allocation = { resources: lastResources(pod), conditions: {} };
     // The resize may have been incomplete before the restart. The next reading of the runtime shows it.
     if (pod.status?.conditions?.some(({ type }) => (type as string) === 'PodResizeInProgress') === true)
-      found.conditions = { inProgress: { generation: pod.metadata.generation ?? 0 } };
-    this.#allocations.set(pod.metadata.uid, found);
-    return found;
+      initial.conditions = { inProgress: { generation: pod.metadata.generation ?? 0 } };
+    this.#allocations.set(pod.metadata.uid, initial);
+    return initial;
   }
 
   /**
@@ -221,9 +220,9 @@ export class PodAllocations {
   }
 
   /** Emits an event about a resize. With an error it is a warning. */
-  #record(pod: Pod, reason: string, what: string, error?: string): void {
+  #record(pod: Pod, reason: string, summary: string, error?: string): void {
     const type = error === undefined ? 'Normal' : 'Warning';
-    this.#options.events.event(pod, type, reason, `${what}: ${resizeDetails(pod, error)}`);
+    this.#options.events.event(pod, type, reason, `${summary}: ${resizeDetails(pod, error)}`);
   }
 }
 

@@ -77,8 +77,8 @@ export function resourcesOf(pod: Pod): PodResources {
 }
 
 /**
- * Returns the resources in the status of a container that has run, and of a pod whose containers have run. For others, returns
- * those of the spec.
+ * Returns the last resources: those in the status for a container that has run, and for a pod with such a container, otherwise
+ * those of the specification.
  */
 export function lastResources(pod: Pod): PodResources {
   const statuses: readonly ContainerStatusJson[] = [
@@ -109,7 +109,7 @@ function lastPodResources(pod: Pod): Resources | undefined {
 }
 
 /**
- * Returns the pod with these resources. A container that they do not name keeps its own. Returns the same object if CPU and
+ * Returns the pod with these resources. A container without an entry keeps its own. Returns the same object if CPU and
  * memory do not differ.
  */
 export function withResources(pod: Pod, { pod: whole, containers: allocated }: PodResources): Pod {

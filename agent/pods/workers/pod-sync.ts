@@ -66,8 +66,9 @@ export interface PodSyncOptions {
   readonly networkProblem: () => string;
 }
 
+const NETWORK_RETRY_MS = 1_000;
 const SERVICES_RETRY_MS = 200;
-
+const MOUNT_RETRY_MS = 1_000;
 const CLAIMS_RETRY_MS = 5_000;
 const MIRROR_RETRY_MS = 10_000;
 
@@ -107,7 +108,8 @@ export class PodSync implements PodSyncer {
     const problem = this.#options.networkProblem();
     if (problem !== '' && pod.spec.hostNetwork !== true) {
       events.event(pod, 'Warning', 'NetworkNotReady', `network is not ready: ${problem}`);
-      return { ended: false, errors: [new Error(`network is not ready: ${problem}`)], retryAtMs: clock.now() + 1_000 };
+      const error = new Error(`network is not ready: ${problem}`);
+      return { ended: false, errors: [error], retryAtMs: clock.now() + NETWORK_RETRY_MS };
     }
     // A pod without services in its environment would not find the API server. Static pods may run without an API server.
     if (!isStaticPod(pod) && !this.#options.services.synced()) {
@@ -116,7 +118,7 @@ export class PodSync implements PodSyncer {
     }
     // 4. Watch the objects that the pod refers to, and ensure its cgroup and mirror pod.
     objects.registerPod(pod);
-    const refusedResize = left > 0 ? await this.#memoryInTheWay(pod, runtime) : undefined;
+    const refusedResize = left > 0 ? await this.#loweredMemoryProblem(pod, runtime) : undefined;
     const ensuringFromMs = clock.monotonic();
     await cgroups.ensure(pod, { keepRoom: containersLeft > 0 || refusedResize !== undefined });
     const ensureMs = clock.monotonic() - ensuringFromMs;
@@ -145,7 +147,7 @@ export class PodSync implements PodSyncer {
     if (resizeError !== undefined) allocations.actuated(desired, { left, error: resizeError });
     if (left > 0)
       allocations.attempted({ tookMs: ensureMs + (result.resizeMs ?? 0), isDone: resizeError === undefined });
-    // The next sync reports what this one has done: a resize, and why containers wait, as the kubelet does.
+    // Syncs again at once, so that the status shows the resize.
     const resizedAtMs = left > 0 && resizeError === undefined ? clock.now() : undefined;
     return {
       ended: false,
@@ -159,7 +161,7 @@ export class PodSync implements PodSyncer {
   /** Rejects the pod if the node can attach no more volumes. Otherwise returns when mounting is tried again. */
   #notMounted(pod: Pod, error: Error): SyncOutcome {
     if (!(error instanceof VolumeLimitExceeded)) {
-      const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
+      const retryMs = error instanceof VolumeError ? error.retryAfterMs : MOUNT_RETRY_MS;
       return { ended: false, errors: [error], retryAtMs: this.#options.clock.now() + retryMs };
     }
     const reason = 'VolumeAttachmentLimitExceeded';
@@ -202,8 +204,8 @@ export class PodSync implements PodSyncer {
   }
 
   /**
-   * Records that a pod is rejected, and returns how it ends. Of a pod that has not run it reports the status: like the kubelet,
-   * without conditions and containers. One that has run is to be terminated, which reports its status.
+   * Records that a pod is rejected, and returns how it ends. Sets the status of a pod that has not run, like the kubelet
+   * without conditions and containers. The caller must terminate a pod that has run, which sets its status.
    */
   reject(pod: Pod, { reason, message }: Refusal, { hasRun }: { readonly hasRun: boolean }): PodEnd {
     const { generation } = pod.metadata;
@@ -219,7 +221,7 @@ export class PodSync implements PodSyncer {
     return end;
   }
 
-  /** Returns the pod's status for the API server. Reports containers that have terminated, and runs probes that are due. */
+  /** Returns the pod's status for the API server. Reports terminated containers, and runs probes without a result at once. */
   async #apiStatus(
     pod: Pod,
     runtime: RuntimePodStatus,
@@ -262,9 +264,9 @@ export class PodSync implements PodSyncer {
 
   /**
    * Returns why a lowered memory limit cannot be set yet: the usage is above it, so that the kernel would kill processes.
-   * Resolves to `undefined` if no limit is in the way. A later sync tries again.
+   * Resolves to `undefined` if every limit can be set. A later sync tries again.
    */
-  async #memoryInTheWay(pod: Pod, status: RuntimePodStatus): Promise<string | undefined> {
+  async #loweredMemoryProblem(pod: Pod, status: RuntimePodStatus): Promise<string | undefined> {
     const { cgroups, kubeRuntime, runtime } = this.#options;
     const lowered = { podBytes: cgroups.loweredMemory(pod), containers: kubeRuntime.lowered(pod, status) };
     if (lowered.podBytes === undefined && lowered.containers.length === 0) return undefined;

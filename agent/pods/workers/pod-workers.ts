@@ -1,8 +1,8 @@
 /**
  * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and
  * a failed step is retried. A pod goes syncing → terminating → terminated → finished and never back. A static pod
- * waits until an older static pod with its name has finished. `run` gets the steps themselves (`PodSyncer`), so
- * that the parts which the steps need can read the state of workers and wake them.
+ * waits until an older static pod with its name has finished. The steps (`PodSyncer`) are passed to `run` and not to the
+ * constructor, because the parts that take them read the state of workers.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
@@ -55,8 +55,8 @@ export interface PodSyncer {
   /** Brings a running pod closer to its specification. Resolves also if containers or volumes failed. */
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
   /**
-   * Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on: the worker
-   * terminates the pod again with a shorter grace period.
+   * Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on: the agent stops, or
+   * the worker terminates the pod again with a shorter grace period.
    */
   terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void>;
   /** Resolves when the pod's volumes and cgroups are removed. */
@@ -84,7 +84,7 @@ interface Worker {
   /** Delays retries of the steps that terminate the pod and clean up after it. */
   readonly backoff: Backoff;
   /** The pod was removed and is desired again: it starts again after it has finished. */
-  isWantedAgain: boolean;
+  restartsWhenFinished: boolean;
   readonly whenTerminated: (() => void)[];
   readonly whenFinished: (() => void)[];
 }
@@ -126,48 +126,39 @@ export class PodWorkers {
     const isSooner = graceOf(pod) < graceOf(worker.pod);
     worker.pod = pod;
     if (isSooner && worker.state.kind === 'terminating') this.#repeatSooner(worker);
-    if (
-      pod.metadata.deletionTimestamp !== undefined ||
-      pod.status?.phase === 'Succeeded' ||
-      pod.status?.phase === 'Failed'
-    ) {
+    if (pod.metadata.deletionTimestamp !== undefined || isEnded(pod.status))
       this.#end(worker, { gracePeriodSeconds: undefined, status: undefined });
-    }
     this.#wake(worker);
   }
 
   /**
-   * Reports that a removed pod is desired again under the same uid. Returns true if the pod has to finish terminating first;
-   * `forget` then lets it start again.
+   * Lets a removed pod that is desired again under the same uid start again when it has finished: `forget` then forgets it.
+   * Returns false, without an effect, if the pod has no worker or is not terminating yet.
    */
-  isBack(uid: string): boolean {
+  restartWhenFinished(uid: string): boolean {
     const worker = this.#workers.get(uid);
     if (worker === undefined || worker.state.kind === 'waiting' || worker.state.kind === 'syncing') return false;
-    worker.isWantedAgain = true;
+    worker.restartsWhenFinished = true;
     return true;
   }
 
   /** Terminates the pod. Resolves when none of its containers is running. */
   async kill(pod: Pod, ending: Ending): Promise<void> {
-    let worker = this.#workers.get(pod.metadata.uid);
-    if (worker === undefined) {
-      worker = this.#add(pod);
-      if (worker.state.kind === 'waiting') worker.state = { kind: 'syncing' };
-    }
+    const worker = this.#workers.get(pod.metadata.uid) ?? this.#add(pod);
     const terminated = this.#terminated(worker);
     this.#end(worker, ending);
     this.#wake(worker);
     await terminated;
   }
 
-  /** Resolves when a terminating pod has finished, volumes included. Resolves at once for an unknown pod. */
+  /** Resolves when the pod has finished, volumes included. Resolves at once for an unknown pod. */
   async finished(uid: string): Promise<void> {
     const worker = this.#workers.get(uid);
     if (worker === undefined || worker.state.kind === 'finished') return;
     await new Promise<void>((resolve) => worker.whenFinished.push(resolve));
   }
 
-  /** Makes the pod's worker take another step, because something happened to the pod. Ignores unknown pods. */
+  /** Makes the pod's worker take another step, because something happened to the pod. Ignores unknown and finished pods. */
   wake(uid: string): void {
     const worker = this.#workers.get(uid);
     if (worker !== undefined && worker.state.kind !== 'finished') this.#wake(worker);
@@ -206,10 +197,10 @@ export class PodWorkers {
    * Forgets finished pods that are no longer desired, or that are desired again, and returns their uids. Other desired pods
    * stay finished.
    */
-  forget(wanted: ReadonlySet<string>): readonly string[] {
+  forget(desired: ReadonlySet<string>): readonly string[] {
     const forgotten: string[] = [];
     for (const [uid, worker] of this.#workers) {
-      if (worker.state.kind !== 'finished' || (wanted.has(uid) && !worker.isWantedAgain)) continue;
+      if (worker.state.kind !== 'finished' || (desired.has(uid) && !worker.restartsWhenFinished)) continue;
       this.#workers.delete(uid);
       forgotten.push(uid);
     }
@@ -239,7 +230,7 @@ export class PodWorkers {
       settlesAtMs: 0,
       abort: new AbortController(),
       backoff: new Backoff(RETRY_AFTER_FAILURE),
-      isWantedAgain: false,
+      restartsWhenFinished: false,
       whenTerminated: [],
       whenFinished: [],
     };

@@ -69,15 +69,15 @@ function setUp(random = 0): { clock: FakeClock; syncer: Syncer; workers: PodWork
 describe('pod workers', () => {
   it('start a pod that is back once its termination is complete, and no other desired pod', async () => {
     const { clock, syncer, workers } = setUp();
-    assert.equal(workers.isBack('a'), false);
+    assert.equal(workers.restartWhenFinished('a'), false);
     workers.update(pod('a', fileSource));
     workers.update(pod('b', fileSource));
     await clock.advance(1);
-    assert.equal(workers.isBack('a'), false, 'it has not left');
+    assert.equal(workers.restartWhenFinished('a'), false, 'it has not left');
     for (const uid of ['a', 'b'])
       await workers.kill(pod(uid, fileSource), { gracePeriodSeconds: 0, status: undefined });
     await clock.advance(1);
-    assert.equal(workers.isBack('a'), true);
+    assert.equal(workers.restartWhenFinished('a'), true);
     assert.deepEqual(workers.forget(new Set(['a', 'b'])), ['a']);
     syncer.calls.length = 0;
     workers.update(pod('a', fileSource));
