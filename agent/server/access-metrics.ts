@@ -21,15 +21,15 @@ const REVIEW_BUCKETS = [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10];
 
 /** Registers the metrics. */
 export function accessMetrics(metrics: MetricsRegistry): AccessObserver {
-  const reviews = (kind: ReviewKind, what: string) => ({
+  const reviews = (kind: ReviewKind, title: string) => ({
     total: metrics.counter({
       name: `apiserver_delegated_${kind}_request_total`,
-      help: `${what} reviews that were requested of the API server, by the status code of its response.`,
+      help: `${title} reviews that were requested of the API server, by the status code of its response.`,
       labels: ['code'],
     }),
     seconds: metrics.histogram({
       name: `apiserver_delegated_${kind}_request_duration_seconds`,
-      help: `Duration in seconds of ${what.toLowerCase()} reviews, by the status code of the response.`,
+      help: `Duration in seconds of ${title.toLowerCase()} reviews, by the status code of the response.`,
       labels: ['code'],
       buckets: REVIEW_BUCKETS,
     }),

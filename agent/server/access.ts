@@ -199,11 +199,11 @@ function tokenReviewer(options: AccessOptions): (token: string, address: string)
 }
 
 /** Measures the request of a review, as the kubelet does: a request that gets no response has the code `<error>`. */
-async function measured<T>({ clock, observe }: AccessOptions, kind: 'authn' | 'authz', ask: () => Promise<T>) {
+async function measured<T>({ clock, observe }: AccessOptions, kind: 'authn' | 'authz', request: () => Promise<T>) {
   const startMs = clock.monotonic();
   let code = '<error>';
   try {
-    const answer = await ask();
+    const answer = await request();
     // An answered review is a created object.
     code = '201';
     return answer;
@@ -261,6 +261,7 @@ export function subresourcesOf(path: string): string[] {
   if (under('/logs')) return ['log'];
   if (under('/checkpoint')) return ['checkpoint'];
   if (under('/configz')) return ['configz', 'proxy'];
+  // As in the kubelet, flags need the permission for the configuration.
   if (under('/flagz')) return ['configz', 'proxy'];
   if (under('/statusz')) return ['statusz', 'proxy'];
   if (under('/healthz')) return ['healthz', 'proxy'];

@@ -1,6 +1,6 @@
 /**
- * Replaces the CAs of clients while the agent runs. The file is checked through a work queue, as the kubelet does, whose
- * metrics show failures; a check that failed is repeated sooner.
+ * Replaces the CAs of clients while the agent runs. As in the kubelet, the file is checked through a work queue, so that the
+ * metrics of the queue show failures. A failed check is repeated sooner.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -29,8 +29,8 @@ export async function readClientCa(file: string): Promise<string> {
 export class ClientTrust {
   readonly #clock: Clock;
   #roots: readonly Certificate[] | undefined;
-  /** The connections whose certificates the current CAs have been compared with, with the result. */
-  #known = new WeakMap<Socket, boolean>();
+  /** Whether the current CAs trust the certificate of a connection, once it has been verified. */
+  #verdicts = new WeakMap<Socket, boolean>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -41,7 +41,7 @@ export class ClientTrust {
    */
   replace(pem: string): void {
     this.#roots = parseCertificates(pem);
-    this.#known = new WeakMap();
+    this.#verdicts = new WeakMap();
   }
 
   /**
@@ -51,10 +51,10 @@ export class ClientTrust {
   isTrusted(socket: Socket): boolean {
     const roots = this.#roots;
     if (roots === undefined || !('getPeerX509Certificate' in socket)) return true;
-    const known = this.#known.get(socket);
-    if (known !== undefined) return known;
+    const verdict = this.#verdicts.get(socket);
+    if (verdict !== undefined) return verdict;
     const isTrusted = this.#verify((socket as TLSSocket).getPeerX509Certificate(), roots);
-    this.#known.set(socket, isTrusted);
+    this.#verdicts.set(socket, isTrusted);
     return isTrusted;
   }
 

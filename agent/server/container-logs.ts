@@ -30,8 +30,8 @@ function numberOf(query: URLSearchParams, name: string): number | undefined {
 }
 
 /**
- * Returns the options of the query, of which the first value of a name counts and an option without a value is on. Throws a 400
- * for a value that cannot be parsed, and a 422 for one that is invalid.
+ * Returns the options of the query. The first value of a name counts, and an option without a value is on. Throws a 400 for a
+ * value that cannot be parsed, and a 422 for one that is invalid.
  */
 export function parseLogOptions(query: URLSearchParams): LogOptions {
   const on = (name: string): boolean => !/^(0|false)$/i.test(query.get(name) ?? 'false');
@@ -59,7 +59,7 @@ export function parseLogOptions(query: URLSearchParams): LogOptions {
   };
 }
 
-/** Whether the text is a time in RFC 3339, to which `Date.parse` adds other forms, such as those without a zone. */
+/** Whether the text is a time in RFC 3339. `Date.parse` would accept other forms too, such as those without a zone. */
 function isTime(text: string): boolean {
   try {
     canonicalTime(text);

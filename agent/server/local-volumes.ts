@@ -20,7 +20,10 @@ export function installLocalVolumes(app: FastifyInstance, volumes: Pick<LocalVol
   });
 }
 
-/** Parses the capacity in bytes. Returns `undefined` if the control plane sent none, as earlier versions do. Throws a 400. */
+/**
+ * Parses the capacity in bytes. Returns `undefined` if the control plane sent none, as earlier versions do. Throws a 400 for
+ * anything but a number of at most 19 digits.
+ */
 function bytesOf(capacity: unknown): bigint | undefined {
   if (capacity === undefined) return undefined;
   if (typeof capacity !== 'string' || !/^\d{1,19}$/.test(capacity))

@@ -42,7 +42,7 @@ export interface PodHost {
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
-  /** Returns the problem of the sync loop or the PLEG, or an empty string, for `/healthz/syncloop`. */
+  /** Returns the problem of the PLEG, on which the sync loop depends, or an empty string, for `/healthz/syncloop`. */
   syncLoopHealth(): string;
   /** Returns the problem of the socket where device plugins register, or an empty string, for `/healthz/device-plugin`. */
   devicePluginHealth(): string;
@@ -89,7 +89,7 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
     async logs({ namespace, pod: podName, container }, options, out, signal) {
       const pod = table.byName(namespace, podName);
       if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
-      const containerID = chosenLog(pod, container, options);
+      const containerID = loggedContainerId(pod, container, options);
       const { containers } = await runtimeStatus(pod);
       const chosen = containers.find(({ id }) => containerID.endsWith(`://${id}`));
       // Sends the header of the response before the first line, because a client also follows a container that is silent.
@@ -141,7 +141,7 @@ export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket 
 }
 
 /** Returns the id of the container whose log is read. Throws the kubelet's errors if there is no such container or log. */
-function chosenLog(pod: Pod, container: string, options: LogOptions): string {
+function loggedContainerId(pod: Pod, container: string, options: LogOptions): string {
   const { name } = pod.metadata;
   if (!allContainers(pod).some((entry) => entry.container.name === container))
     throw newStatusError(404, 'NotFound', `container "${container}" not found in pod "${name}"`);

@@ -12,7 +12,7 @@ import {
 } from '../../api/http/request-path.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 
-/** A path in its only form, and the query that was sent with it. */
+/** A parsed path, and the query that was sent with it. */
 export interface RequestTarget {
   readonly path: RequestPath;
   /** The query without the question mark. */

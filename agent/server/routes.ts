@@ -138,7 +138,10 @@ function installDisabled(app: FastifyInstance, paths: readonly string[], message
   for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
 }
 
-/** Sets the verbosity from the body of the request. Responds 406 for a method other than PUT, and 400 for another text. */
+/**
+ * Sets the verbosity from the body of the request. Responds 406 for a method other than PUT, and 400 for a body that is not a
+ * number of at most nine digits.
+ */
 function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   // `reply.type` would add a charset.
   reply.header('Content-Type', 'text/plain').header('X-Content-Type-Options', 'nosniff');
@@ -180,10 +183,12 @@ function installStreams(app: FastifyInstance, host: PodHost): void {
   app.route({ method, url: '/portForward/:namespace/:pod/:uid', handler: forward });
 }
 
+/** The methods that the kubelet allows on the read-only port, by patterns of paths. */
 const READING_METHODS: readonly (readonly [RegExp, string])[] = [
   [/^\/pods\/?$/, 'GET'],
   [/^\/stats\/summary$/, 'GET, POST'],
 ];
+/** The methods that the kubelet allows on the port with TLS, by patterns of paths. */
 const METHODS: typeof READING_METHODS = [
   ...READING_METHODS,
   [/^\/(runningpods\/|logs\/.*)$/, 'GET'],
@@ -193,6 +198,7 @@ const METHODS: typeof READING_METHODS = [
   [/^\/localVolumes\/[^/]+$/, 'DELETE, PUT'],
   [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
 ];
+/** The paths, on each of the two ports, for which the first of the kubelet's two routers responds 404. */
 const READING_ROOTS = /^\/(pods|stats)(\/|$)/;
 const ROOTS = /^\/(pods|stats|runningpods|containerLogs|run|checkpoint|exec|attach|portForward)(\/|$)/;
 
@@ -279,6 +285,6 @@ async function runCommand(
     const errors = Buffer.concat(stderr.chunks).toString();
     throw newStatusError(500, 'InternalError', `command '${cmd}' exited with ${exitCode}: ${errors}`);
   }
-  // The kubelet calls it JSON, whatever the command wrote.
+  // The kubelet sends the type of JSON, whatever the command wrote.
   return reply.type('application/json').send(Buffer.concat([...stdout.chunks, ...stderr.chunks]));
 }

@@ -178,7 +178,7 @@ interface Intake {
   readonly untaken: UntakenResponses<ServerResponse>;
 }
 
-/** Creates the limits of connections and headers, which all ports of the agent share. */
+/** Creates the limits that all ports of the agent share. */
 function intakeOf(options: AgentServerOptions): Intake {
   const { clock } = options;
   return {
@@ -196,7 +196,7 @@ function intakeOf(options: AgentServerOptions): Intake {
   };
 }
 
-/** What the ports of the agent share. */
+/** The ports that are open, and the state that they share. */
 interface Ports {
   readonly results: HealthResults;
   readonly intake: Intake;
@@ -310,7 +310,7 @@ function observeRequests(
   });
 }
 
-/** What decides which clients may use the server. */
+/** The parts that decide which clients may use the server. */
 interface Gate {
   readonly access: Access;
   readonly logger: Logger;
@@ -346,6 +346,7 @@ async function authorize(
   if (user.name !== ANONYMOUS_USER) limit.proven(request.socket);
 }
 
+/** The subresources of pods in the metrics of WebSockets, by the first part of the path. */
 const SUBRESOURCES: ReadonlyMap<string, 'exec' | 'attach' | 'portforward'> = new Map([
   ['exec', 'exec'],
   ['attach', 'attach'],

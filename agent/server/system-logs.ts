@@ -86,7 +86,10 @@ async function openFound(directory: string, parts: readonly string[]): Promise<F
   }
 }
 
-/** Serves a file or a list. A path of the client, which has a query, is redirected if it lacks the slash of a directory. */
+/**
+ * Serves a file or the list of a directory. Redirects the path of a directory without a slash at its end, and that of a file
+ * with one. Does not redirect if `query` is `undefined`, because then a parameter of the query has named the file.
+ */
 async function serveFile(
   directory: string,
   path: string,
@@ -145,8 +148,9 @@ async function copyServices(
   out: PassThrough,
   signal: AbortSignal,
 ): Promise<void> {
-  const known = await journalUnits(journalctl, signal);
-  const inJournal = query.services.filter((service) => known.includes(`${service}.service`));
+  const units = await journalUnits(journalctl, signal);
+  // As in the kubelet, the end of a unit's name suffices.
+  const inJournal = query.services.filter((service) => units.includes(`${service}.service`));
   const inFiles = query.services.filter((service) => !inJournal.includes(service));
   if (inJournal.length > 0) await run(journalctl, journalArguments(query, inJournal), out, signal);
   if (inFiles.length === 0) return;
@@ -170,7 +174,7 @@ async function copyFile(directory: string, service: string, out: PassThrough, si
   out.write(`\nlog not found for ${service}\n`);
 }
 
-/** Returns the units with lines in the journal, or an empty text if there is no journal. */
+/** Returns the names of the units in the journal, a line for each; an empty text if there is no journal. */
 async function journalUnits(journalctl: string, signal: AbortSignal): Promise<string> {
   const collected = new PassThrough();
   const chunks: Buffer[] = [];

@@ -26,7 +26,7 @@ export const GROUPS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** Returns the names of groups for Node.js' `ecdhCurve`, by their TLS numbers. */
+/** Returns the value of Node.js' `ecdhCurve` for groups given by their TLS numbers. An unknown number stays as it is. */
 export function groupNames(numbers: readonly string[]): string {
   return numbers.map((number) => GROUPS.get(number) ?? number).join(':');
 }

@@ -1,6 +1,6 @@
 /**
- * Limits what the streaming connections of all clients hold for containers that do not read, and of messages whose end has not
- * come. Each connection is bounded by some megabytes, but a client can open hundreds.
+ * Limits the memory of all streaming connections together: data that containers have not read yet, and messages that have not
+ * arrived completely. Each connection is bounded by some megabytes, but a client can open hundreds.
  */
 
 /** The memory of one connection. */

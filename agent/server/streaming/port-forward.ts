@@ -19,6 +19,8 @@ export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 /** The WebSocket protocols with two channels for each port. */
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
+/** The code of the character '0'. A base64 message begins with the number of its channel as one character. */
+const ASCII_ZERO = 48;
 /** The number of waiting bytes, for all ports of a connection, above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 20;
 
@@ -37,7 +39,7 @@ export interface PodPorts {
    * Counts a pair of streams until the returned function is called; `undefined` if there are too many. `evict` must close it.
    */
   readonly hold: (evict: () => void) => (() => void) | undefined;
-  /** Called when the size of what waits for ports changes. */
+  /** Called with the number of bytes that wait for the ports, when it changes. */
   readonly onHeld: (bytes: number) => void;
   /** Returns the message that the client gets for a failed connection. */
   readonly describe: (port: number, error: unknown) => string;
@@ -108,7 +110,7 @@ async function forwardPair(
   let message = '';
   try {
     if (!Number.isInteger(port) || port < 1 || port > 65_535)
-      throw new Error(`the port ${quoteText(data.headers['port'] ?? '')} is none`);
+      throw new Error(`invalid port ${quoteText(data.headers['port'] ?? '')}: it must be between 1 and 65535`);
     const target = (await dial(port, signal)) as Duplex;
     await join(data, target);
     // Some runtimes report that nobody listens on the port only after they have accepted the connection.
@@ -122,28 +124,28 @@ async function forwardPair(
 }
 
 /**
- * Copies in both directions, and passes on that one has ended. Resolves when both have ended, or when the connection of the pod
- * has ended and its last data was written to the client. Then that connection is closed.
+ * Copies in both directions, and passes on that one has ended. Resolves when both have ended, or when the connection to the pod
+ * (`target`) has ended and its last data was written to the client. Then closes the connection to the pod.
  */
-function join(left: Duplex, right: Duplex): Promise<void> {
+function join(client: Duplex, target: Duplex): Promise<void> {
   // Both copies and the runtime add more listeners to the connection than the ten above which Node.js warns, but few more.
-  right.setMaxListeners(MAX_LISTENERS);
+  target.setMaxListeners(MAX_LISTENERS);
   const copy = (from: Duplex, to: Duplex): Promise<void> =>
     new Promise((resolve) => {
       pipeline(from, to, () => resolve());
     });
   const ended = new Promise<void>((resolve) => {
-    finished(right, { readable: true, writable: false }, () => resolve());
+    finished(target, { readable: true, writable: false }, () => resolve());
   });
   return Promise.race([
-    Promise.all([copy(left, right), copy(right, left)]).then(() => undefined),
-    ended.then(() => drained(left)),
+    Promise.all([copy(client, target), copy(target, client)]).then(() => undefined),
+    ended.then(() => drained(client)),
   ]).then(() => {
-    right.destroy();
+    target.destroy();
   });
 }
 
-/** Resolves when the last data of the pod was written, before the stream is closed. */
+/** Resolves when the last data of the pod was written, even if the stream stays open, or when the stream is destroyed. */
 function drained(stream: Duplex): Promise<void> {
   if (stream.writableFinished || stream.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
@@ -190,7 +192,9 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
       .catch(() => socket.close(1000));
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {
-    const channel = isBase64 && !isBinary ? (data[0] ?? 48) - 48 : (data[0] ?? 255);
+    // An empty message has an odd channel, which is ignored: clients send no errors.
+    const first = data[0] ?? 255;
+    const channel = isBase64 && !isBinary ? first - ASCII_ZERO : first;
     if (channel % 2 !== 0) return;
     inputs[channel / 2]?.give(
       isBase64 && !isBinary ? Buffer.from(data.toString('latin1', 1), 'base64') : data.subarray(1),
@@ -204,8 +208,8 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
 }
 
 /**
- * What a client sends to a port. Messages that wait for the connection, or for the server to read, are joined, because a client
- * may send single bytes, each of which would take a few hundred.
+ * The data that a client sends to a port. Messages that wait for the connection, or for the server to read, are joined, because
+ * a client may send single bytes, and a message takes a few hundred bytes of memory.
  */
 class PortInput {
   readonly #onChange: () => void;
@@ -271,7 +275,7 @@ function channelSender(
         socket.send(
           // The number is one character, as kube-apiserver sends it: two digits would be parsed as another channel.
           isBase64
-            ? String.fromCharCode(48 + channel) + payload.toString('base64')
+            ? String.fromCharCode(ASCII_ZERO + channel) + payload.toString('base64')
             : Buffer.concat([Buffer.from([channel]), payload]),
           () => resolve(),
         );

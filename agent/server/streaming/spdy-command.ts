@@ -19,6 +19,8 @@ import {
 
 const PROTOCOLS = ['v4.channel.k8s.io', 'v3.channel.k8s.io', 'v2.channel.k8s.io', 'channel.k8s.io'] as const;
 const STREAMS_WITHIN_MS = 30_000;
+/** The longest incomplete terminal size that is kept, in characters. */
+const MAX_SIZE_CHARACTERS = 1024;
 const STREAM_TYPES: ReadonlySet<string> = new Set(['error', 'stdin', 'stdout', 'stderr', 'resize']);
 
 /**
@@ -44,12 +46,12 @@ function offeredProtocols(request: IncomingMessage): string[] {
     .filter((part) => part !== '');
 }
 
-/** What an `upgrade` event has. `head` are the bytes that have arrived after the request. */
+/** The arguments of an `upgrade` event. `head` has the bytes that have arrived after the request. */
 export interface UpgradeRequest {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
   readonly head: Buffer;
-  /** Called when the size of what the connection has received, and nobody has read, changes. */
+  /** Called with the number of received bytes that nobody has read, when it changes. */
   readonly onHeld?: (bytes: number) => void;
 }
 
@@ -143,7 +145,7 @@ function readSizes(stream: SpdyStream, sizes: SizeQueue): void {
       sizes.push(pending.slice(Math.max(0, pending.lastIndexOf('{', end)), end + 1));
       pending = pending.slice(end + 1);
     }
-    if (pending.length > 1024) pending = '';
+    if (pending.length > MAX_SIZE_CHARACTERS) pending = '';
   });
   stream.on('end', () => sizes.end());
   stream.on('close', () => sizes.end());

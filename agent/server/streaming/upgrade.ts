@@ -50,7 +50,8 @@ interface Target extends RequestedContainer {
 const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/([^/]+))?$/;
 
 /**
- * Parses `/exec/<ns>/<pod>[/<uid>]/<container>` and `/portForward/<ns>/<pod>[/<uid>]`. Returns `undefined` for another path.
+ * Parses `/exec/<ns>/<pod>[/<uid>]/<container>`, the same with `/attach`, and `/portForward/<ns>/<pod>[/<uid>]`. Returns
+ * `undefined` for another path.
  */
 export function streamTarget({ path, query }: RequestTarget): Target | undefined {
   const [, action, namespace, pod, third, fourth] = PATHS.exec(path.decoded) ?? [];
@@ -68,8 +69,8 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
   };
 }
 
-/** A message may come in packets of a kilobyte, and in fragments of 64 KiB. */
-const TAKES_MESSAGES = boundedServer({ maxPayload: 4 << 20, maxFragments: 256, maxBufferedChunks: 8192 });
+/** The options of the WebSocket servers. A message may come in packets of a kilobyte, and in fragments of 64 KiB. */
+const WEBSOCKET_OPTIONS = boundedServer({ maxPayload: 4 << 20, maxFragments: 256, maxBufferedChunks: 8192 });
 /** The maximum size of what all streaming connections hold. Each may hold five megabytes, and a client can open hundreds. */
 const MAX_HELD_BYTES = 128 << 20;
 
@@ -77,7 +78,7 @@ const MAX_HELD_BYTES = 128 << 20;
 interface Upgrade extends UpgradeRequest {
   readonly target: Target;
   readonly onHeld: (bytes: number) => void;
-  /** Called with the size of the message of a WebSocket whose end has not come. */
+  /** Called with the number of bytes of an incomplete WebSocket message. */
   readonly onPartial: (bytes: number) => void;
 }
 
@@ -95,7 +96,7 @@ export function createUpgrades(
     memory: new HeldMemory(maxHeldBytes),
   };
   const sockets = new WebSocketServer({
-    ...TAKES_MESSAGES,
+    ...WEBSOCKET_OPTIONS,
     handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
   });
   const tunnels = createTunnelServer();
@@ -124,7 +125,7 @@ const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ..
  * RFC 6455 does not allow, and the library rejects it.
  */
 function createTunnelServer(): WebSocketServer {
-  const server = new WebSocketServer(TAKES_MESSAGES);
+  const server = new WebSocketServer(WEBSOCKET_OPTIONS);
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
   return server;
 }

@@ -26,13 +26,15 @@ export const WEBSOCKET_PROTOCOLS = [
   '',
 ] as const;
 
+/** The code of the character '0'. A base64 message begins with the number of its channel as one character. */
+const ASCII_ZERO = 48;
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** The size of the waiting messages above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 16;
 
 /**
- * The input of a command. Messages that wait are joined, because a client may send single bytes, each of which would take a few
- * hundred. The socket is paused while too many bytes wait.
+ * The input of a command. Messages that wait are joined, because a client may send single bytes, and a message takes a few
+ * hundred bytes of memory. The socket is paused while too many bytes wait.
  */
 class CommandInput extends Readable {
   readonly #socket: WebSocket;
@@ -161,6 +163,7 @@ const translated = (outcome: CommandOutcome): CommandOutcome =>
 
 function readMessage(data: Buffer, isBase64: boolean): { channel: number; payload: Buffer } {
   if (data.length === 0) return { channel: -1, payload: data };
-  if (isBase64) return { channel: (data[0] ?? 48) - 48, payload: Buffer.from(data.toString('latin1', 1), 'base64') };
-  return { channel: data[0] ?? -1, payload: data.subarray(1) };
+  const [first = -1] = data;
+  if (isBase64) return { channel: first - ASCII_ZERO, payload: Buffer.from(data.toString('latin1', 1), 'base64') };
+  return { channel: first, payload: data.subarray(1) };
 }
