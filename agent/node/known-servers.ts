@@ -23,7 +23,7 @@ import { canonicalIp } from '../../api/meta/ip-addresses.ts';
 
 const FILE = 'api-servers.json';
 const CHECK_MS = 15_000;
-/** More servers than any cluster has. */
+/** The maximum number of servers that are taken from the endpoints or the file: more than any cluster has. */
 const MAX_SERVERS = 32;
 
 interface KnownServersOptions {

@@ -15,7 +15,7 @@ export interface StoredPair {
   readonly certificatePem: string;
   readonly keyPem: string;
   readonly leaf: Certificate;
-  /** The time of its storage, from the name of its file; `undefined` if another program wrote it. */
+  /** The time of its storage, from the name of its file; `undefined` if the name has no time. */
   readonly storedAtMs: number | undefined;
 }
 

@@ -105,13 +105,13 @@ export async function requestByBootstrap(
 
 async function hasValidCredentials(options: BootstrapOptions): Promise<boolean> {
   // A file that cannot be read counts as missing, and a new one is requested.
-  const there = await stat(options.kubeconfig).catch(() => undefined);
-  if (there === undefined) return false;
+  const found = await stat(options.kubeconfig).catch(() => undefined);
+  if (found === undefined) return false;
   const pair = await readPair(options.certificateDirectory, CLIENT_PAIR);
   if (pair === undefined) {
     // An administrator has written this kubeconfig (with a token or an embedded certificate), so it is used unchanged.
-    const text = await loadKubeconfig(options.kubeconfig);
-    const user = [...text.users.values()][0]?.value as { 'client-certificate'?: string } | undefined;
+    const existing = await loadKubeconfig(options.kubeconfig);
+    const user = [...existing.users.values()][0]?.value as { 'client-certificate'?: string } | undefined;
     return user?.['client-certificate'] !== currentPath(options.certificateDirectory, CLIENT_PAIR);
   }
   return pair.leaf.notAfterMs > options.clock.now();

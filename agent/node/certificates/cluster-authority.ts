@@ -128,8 +128,8 @@ export class ClusterAuthority {
     const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server, otherServers = [] } = this.#options;
     const credentials = { certificateFile: credentialsFile, keyFile: credentialsFile };
     if (clientCaFile !== '' && !(await isOfControlPlane(clientCaFile))) {
-      const there = await readOwnFile(clientCaFile);
-      if (JSON.stringify(blocksOf(there)) === JSON.stringify(blocksOf(this.#ca)))
+      const clientCas = await readOwnFile(clientCaFile);
+      if (JSON.stringify(blocksOf(clientCas)) === JSON.stringify(blocksOf(this.#ca)))
         await replaceFile(clientCaFile, ca, { mode: 0o644 });
     }
     // Written after the file of client CAs: after a crash in between, the kubeconfig still has the old bundle, and the next

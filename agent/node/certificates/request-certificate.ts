@@ -93,10 +93,10 @@ export async function requestCertificate(
       logger.warn({ request: name, err: error }, 'Cannot read a certificate signing request, retrying');
       continue;
     }
-    const bad = status.conditions?.find((entry) => entry.type === 'Denied' || entry.type === 'Failed');
-    if (bad !== undefined)
+    const refusal = status.conditions?.find((entry) => entry.type === 'Denied' || entry.type === 'Failed');
+    if (refusal !== undefined)
       throw new Error(
-        `certificate signing request ${name} was ${bad.type.toLowerCase()}: ${bad.reason ?? ''} ${bad.message ?? ''}`.trimEnd(),
+        `certificate signing request ${name} was ${refusal.type.toLowerCase()}: ${refusal.reason ?? ''} ${refusal.message ?? ''}`.trimEnd(),
       );
     if (status.certificate !== undefined && status.certificate !== '') {
       return {

@@ -50,6 +50,10 @@ export const LOGIND_FILE = join(LINUX_CONFIGURATION, FILE_NAME);
 /** The first line of the configuration file of the agent. `orchlet reset` removes only a file that begins with it. */
 export const LOGIND_FIRST_LINE = '# The node agent waits so long for pods';
 
+const BUSCTL_TIMEOUT_MS = 10_000;
+/** The length of the output of a tool that an error quotes. */
+const QUOTED_CHARACTERS = 500;
+
 interface LogindOptions {
   /** The directory of drop-ins of the login manager's configuration. */
   readonly configurationDirectory?: string;
@@ -63,7 +67,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
 
   function busctl(args: readonly string[]): Promise<string> {
     return new Promise((resolve, reject) => {
-      execFile('busctl', ['--system', ...args], { env, timeout: 10_000 }, (error, stdout, stderr) => {
+      execFile('busctl', ['--system', ...args], { env, timeout: BUSCTL_TIMEOUT_MS }, (error, stdout, stderr) => {
         if (error === null) resolve(stdout.trim());
         else reject(new Error(`the login manager does not answer: ${stderr.trim() || error.message}`));
       });
@@ -119,7 +123,7 @@ export function systemLogind(options: LogindOptions = {}): Logind {
       );
       // The caller gets the failure with the result.
       ended.catch(() => undefined);
-      // The process reports on its standard error when it receives signals. Later signals are not missed.
+      // The process writes to its standard error once it receives signals.
       await Promise.race([new Promise<void>((resolve) => child.stderr.once('data', () => resolve())), ended]);
       return { ended };
     },
@@ -141,7 +145,7 @@ function shutdownOf(line: string): boolean | undefined {
 
 function endOf(child: ChildProcess): Promise<string> {
   let output = '';
-  child.stderr?.on('data', (chunk: Buffer) => (output = (output + chunk.toString()).slice(-500)));
+  child.stderr?.on('data', (chunk: Buffer) => (output = (output + chunk.toString()).slice(-QUOTED_CHARACTERS)));
   return new Promise((resolve) => {
     child.once('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => resolve(output.trim() || `it ended with ${signal ?? code ?? 'nothing'}`));

@@ -53,6 +53,8 @@ const MESSAGE = 'Pod was terminated in response to imminent node shutdown.';
 const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
+/** How often the delay of the login manager is read after its configuration has changed, and the pause between. */
+const DELAY_READS = { most: 10, pauseMs: 200 };
 /** The periods for `orchlet stop --pods` if none are configured. */
 const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
   { priority: 0, seconds: 30 },
@@ -108,7 +110,7 @@ export class NodeShutdown {
    */
   async stopPods(): Promise<void> {
     this.#setShuttingDown(true);
-    await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : DEFAULT_STOP_PERIODS);
+    await this.#terminatePods(this.#options.periods.length > 0 ? this.#options.periods : DEFAULT_STOP_PERIODS);
   }
 
   async #watch(signal: AbortSignal, onListening: () => void): Promise<void> {
@@ -136,8 +138,8 @@ export class NodeShutdown {
     const { clock, logind } = this.#options;
     for (let attempt = 0; ; attempt += 1) {
       const delayMs = await logind.inhibitDelayMs();
-      if (delayMs >= wantedMs || attempt === 10) return delayMs;
-      await clock.sleep(200, signal);
+      if (delayMs >= wantedMs || attempt === DELAY_READS.most) return delayMs;
+      await clock.sleep(DELAY_READS.pauseMs, signal);
     }
   }
 
@@ -149,16 +151,16 @@ export class NodeShutdown {
     const releaseUnlessLater = async (): Promise<void> => {
       if (event === this.#events) await this.#release();
     };
-    const what = goingDown ? 'event' : 'cancellation';
+    const kind = goingDown ? 'event' : 'cancellation';
     logger.info(
       {},
       goingDown ? 'The host shuts down, terminating pods first' : 'The shutdown of the host is cancelled',
     );
-    nodeEvent('Shutdown', `Shutdown manager detected shutdown ${what}`);
+    nodeEvent('Shutdown', `Shutdown manager detected shutdown ${kind}`);
     this.#setShuttingDown(goingDown);
     try {
       if (goingDown) {
-        await this.#endPods(periods);
+        await this.#terminatePods(periods);
         await releaseUnlessLater();
       } else {
         this.#lock ??= await logind.inhibit();
@@ -180,13 +182,13 @@ export class NodeShutdown {
     await lock?.release();
   }
 
-  async #endPods(periods: readonly ShutdownPeriod[]): Promise<void> {
+  async #terminatePods(periods: readonly ShutdownPeriod[]): Promise<void> {
     const { activePods, clock, logger } = this.#options;
     const startTime = new Date(clock.now()).toISOString();
     await this.#keepTimes({ startTime });
     for (const group of groupByPriority(periods, activePods())) {
       logger.info({ priority: group.priority, pods: group.pods.length, seconds: group.seconds }, 'Terminating pods');
-      const ended = Promise.all(group.pods.map((pod) => this.#end(pod, group)));
+      const ended = Promise.all(group.pods.map((pod) => this.#terminate(pod, group)));
       const late = Promise.withResolvers<'late'>();
       const timer = clock.after(group.seconds * 1000, () => late.resolve('late'));
       const how = await Promise.race([ended, late.promise]);
@@ -200,7 +202,7 @@ export class NodeShutdown {
    * Terminates a pod and waits until its volumes are unmounted, because a CSI driver that unmounts them may be in the next
    * group.
    */
-  async #end(pod: Pod, group: ShutdownGroup): Promise<void> {
+  async #terminate(pod: Pod, group: ShutdownGroup): Promise<void> {
     const { killer } = this.#options;
     try {
       await killer.kill(pod, {

@@ -14,6 +14,7 @@ export interface ShutdownGroup extends ShutdownPeriod {
   readonly pods: readonly Pod[];
 }
 
+/** The grace periods of the configuration in milliseconds, except those by priority, which are in seconds. */
 interface ShutdownFlags {
   readonly shutdownGracePeriod: number;
   readonly shutdownGracePeriodCriticalPods: number;
@@ -21,8 +22,8 @@ interface ShutdownFlags {
 }
 
 /**
- * Returns the periods, the lowest priority first. Periods by priority replace the two others. Empty if the period for all pods
- * is 0 or shorter than that for critical pods: then a shutdown of the host does not wait for pods.
+ * Returns the periods, the lowest priority first. Periods by priority replace the two others. Returns an empty list if the
+ * period for all pods is 0 or shorter than that for critical pods: then a shutdown of the host does not wait for pods.
  */
 export function shutdownPeriods(flags: ShutdownFlags): readonly ShutdownPeriod[] {
   const byPriority = Object.entries(flags.shutdownGracePeriodByPodPriority);

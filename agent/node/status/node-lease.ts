@@ -25,14 +25,16 @@ interface NodeLeaseOptions {
 }
 
 const REGISTRATION_POLL_MS = 100;
+/** The interval of renewals as a share of the lease's duration, and the share of the interval that is added at random. */
+const RENEWAL = { share: 0.25, jitter: 0.04 };
 const RETRY = { firstMs: 400, longestMs: 12_800 };
-/** The number of failures from which on a warning is logged. Short outages are not worth a warning. */
+/** The number of consecutive failures at which a warning is logged, once. Short outages are not worth a warning. */
 const FAILURES_BEFORE_WARNING = 5;
 
 /** Renews the lease until the signal aborts. Never rejects. */
 export async function keepNodeLease(options: NodeLeaseOptions, signal: AbortSignal): Promise<void> {
   const { clock, logger, durationSeconds, nodeUid, random } = options;
-  const intervalMs = durationSeconds * 1000 * 0.25;
+  const intervalMs = durationSeconds * 1000 * RENEWAL.share;
   let lease: KubeObject | undefined;
   const loop = new WakeableLoop({
     clock,
@@ -47,23 +49,23 @@ export async function keepNodeLease(options: NodeLeaseOptions, signal: AbortSign
     const uid = nodeUid();
     if (uid === undefined) return REGISTRATION_POLL_MS;
     lease = await renew(options, uid, lease);
-    return intervalMs * (1 + 0.04 * random());
+    return intervalMs * (1 + RENEWAL.jitter * random());
   });
 }
 
 async function renew(
   { client, clock, nodeName, durationSeconds }: NodeLeaseOptions,
   nodeUid: string,
-  known: KubeObject | undefined,
+  last: KubeObject | undefined,
 ): Promise<KubeObject> {
   const spec = {
     holderIdentity: nodeName,
     leaseDurationSeconds: durationSeconds,
     renewTime: formatMicroTime(clock.now()),
   };
-  if (known !== undefined) {
+  if (last !== undefined) {
     try {
-      return await client.update(leases, { ...known, spec });
+      return await client.update(leases, { ...last, spec });
     } catch (error) {
       if (!isConflict(error) && !isNotFound(error)) throw error;
     }

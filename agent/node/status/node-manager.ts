@@ -58,14 +58,16 @@ export interface NodeManagerOptions {
   readonly addresses?: () => readonly string[];
   /** Called at the steps of the node's start; a step can occur more than once. */
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
-  /** Called with the event's reason when a condition changes: `NodeReady`, `NodeHasDiskPressure`, … */
+  /** Called with each event about the node: at the start, and when a condition or the cordon changes. */
   readonly onTransition?: (transition: Transition) => void;
-  /** The host has cgroup v1, of which an event warns at each start. */
+  /** The host has cgroup v1. An event warns of that at each start. */
   readonly hasCgroupV1?: boolean;
 }
 
 /** How long the first status waits for the first reading of the runtime. */
 const FIRST_READING_MS = 10_000;
+/** The first failure to update the status is logged, and then each that completes this number. */
+const FAILURES_PER_WARNING = 10;
 
 /** The kubelet's warning, which names the page with the reasons. */
 const CGROUP_V1 =
@@ -120,7 +122,7 @@ export class NodeManager implements NodeInfo {
       clock: options.clock,
       backoff: new Backoff({ firstMs: 400, longestMs: 7_000, jitter: 0.1, random: options.random }),
       onError: (error, failures) => {
-        if (failures !== 1 && failures % 10 !== 0) return;
+        if (failures !== 1 && failures % FAILURES_PER_WARNING !== 0) return;
         options.logger.warn(
           { node: options.identity.nodeName, err: error },
           'Cannot update the status of the node, retrying',
@@ -209,10 +211,11 @@ export class NodeManager implements NodeInfo {
 
   /** Keeps the status without an API server, where it serves only the agent's own parts. */
   async #keepLocalStatus(source: NodeStatusSource, signal: AbortSignal): Promise<void> {
-    let isPrepared = true;
+    // `prepare` has computed the first status.
+    let isFirst = true;
     await this.#loop.run(signal, async () => {
-      if (!isPrepared) await this.prepare(source);
-      isPrepared = false;
+      if (!isFirst) await this.prepare(source);
+      isFirst = false;
       return this.#options.statusIntervalMs;
     });
   }
@@ -268,7 +271,7 @@ export class NodeManager implements NodeInfo {
     if (this.#runtimeInfo === undefined) await this.#readRuntime();
     const capacity = hostCapacity();
     const rootSpace = options.reportStorage
-      ? // The node then reports no storage until the next status.
+      ? // If the space cannot be read, the node reports no storage until the next status.
         await filesystemSpace(options.rootDirectory).catch(() => undefined)
       : undefined;
     return {
@@ -382,7 +385,7 @@ export class NodeManager implements NodeInfo {
 
 /**
  * Returns the pod ranges of a node in their canonical form, because they become part of packet rules: API servers also accept
- * leading zeros and bits after the prefix. What is no range is left out.
+ * leading zeros and bits after the prefix. A text that is no CIDR is left out.
  */
 function podRanges({ spec }: NodeObject): string[] {
   const { podCIDR, podCIDRs } = (spec ?? {}) as { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] };

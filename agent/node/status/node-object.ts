@@ -152,7 +152,7 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
   Object.assign(amounts, facts.deviceCapacity.capacity);
   Object.assign(allocatable, facts.deviceCapacity.allocatable);
   // Other programs may write extended resources into the capacity. They stay, and are allocatable completely.
-  const others = foreign(status.capacity);
+  const others = extendedResources(status.capacity);
   status.capacity = { ...others, ...amounts };
   status.allocatable = { ...others, ...allocatable };
 }
@@ -167,13 +167,14 @@ function bytes(value: number): string {
   return formatQuantity({ nano: BigInt(Math.max(0, Math.floor(value))) * 1_000_000_000n, format: 'BinarySI' });
 }
 
-function foreign(list: Record<string, string> | undefined): Record<string, string> {
+function extendedResources(list: Record<string, string> | undefined): Record<string, string> {
   return Object.fromEntries(Object.entries(list ?? {}).filter(([name]) => name.includes('/')));
 }
 
 /**
  * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of another version
- * the leading numbers, without what a distribution adds (`1.6.20~ds1`). A text that does not begin with numbers is unchanged.
+ * the leading numbers, without what a distribution adds (`1.6.20~ds1`). A text that does not begin with numbers joined by dots
+ * is unchanged.
  */
 export function semanticVersion(text: string): string {
   const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];
@@ -207,11 +208,14 @@ function setDaemonEndpoints(status: NodeStatus, facts: NodeFacts): void {
   status.daemonEndpoints = { kubeletEndpoint: { Port: facts.serverPort } };
 }
 
+/** The maximum number of names of an image in the status, as in the kubelet. */
+const MAX_NAMES_PER_IMAGE = 5;
+
 function setImages(status: NodeStatus, facts: NodeFacts): void {
   const images = [...facts.images].sort((left, right) => right.sizeBytes - left.sizeBytes);
   const kept = facts.maxImages < 0 ? images : images.slice(0, facts.maxImages);
   status.images = kept.map((image) => ({
-    names: [...image.repoDigests, ...image.repoTags].slice(0, 5),
+    names: [...image.repoDigests, ...image.repoTags].slice(0, MAX_NAMES_PER_IMAGE),
     sizeBytes: image.sizeBytes,
   }));
 }
@@ -286,7 +290,7 @@ function setCondition(
   else conditions[index] = entry;
 }
 
-/** Returns the fields that differ in more than heartbeats, as they are in `next`. Null stands for a field that it lacks. */
+/** Returns the fields that differ in more than heartbeats, as they are in `next`. Null stands for a field that `next` lacks. */
 export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
   return Object.fromEntries(changedFields(withoutHeartbeats(before), withoutHeartbeats(next)));
 }
@@ -301,9 +305,9 @@ function changedFields(before: Fields, next: Fields): readonly (readonly [string
 }
 
 function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
-  const { conditions = [], ...rest } = status;
+  const { conditions = [], ...fields } = status;
   const lasting = conditions.map(({ lastHeartbeatTime: _time, ...condition }) => condition);
-  return { ...rest, conditions: lasting } as unknown as Record<string, JsonValue>;
+  return { ...fields, conditions: lasting } as unknown as Record<string, JsonValue>;
 }
 
 /**
@@ -311,16 +315,16 @@ function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
  * removes a field, also one of `nodeInfo`, `capacity` and other objects, which merge.
  */
 export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
-  const known = before as Fields;
-  const changes = changedFields(known, next as Fields);
+  const previous = before as Fields;
+  const changes = changedFields(previous, next as Fields);
   // Addresses would merge by their types, which several may have in common, so the directive replaces the list. Older API
   // servers store the directive itself as an address if the node has no list yet.
   return Object.fromEntries(
     changes.map(([key, value]) => [
       key,
-      key === 'addresses' && known[key] !== undefined
+      key === 'addresses' && previous[key] !== undefined
         ? [...(value as unknown[]), { $patch: 'replace' }]
-        : withRemovals(known[key], value),
+        : withRemovals(previous[key], value),
     ]),
   );
 }

@@ -11,7 +11,7 @@ interface Reservations {
   readonly cpus: string;
 }
 
-/** The resources of a host or what remains of them. */
+/** The resources of a host. */
 export interface Capacity {
   readonly cpus: number;
   readonly memoryBytes: number;
@@ -43,8 +43,8 @@ export function reservedFor({ kube, system, cpus }: Reservations): Readonly<Reco
 }
 
 /**
- * Returns the reserved amounts with the hard eviction thresholds added, because pods must not be promised resources for which
- * they would be evicted.
+ * Returns the reserved amounts with the hard eviction thresholds of memory and of the node's filesystem added, because pods
+ * must not be promised resources for which they would be evicted.
  */
 export function withEviction(
   reserved: Readonly<Record<string, number>>,
