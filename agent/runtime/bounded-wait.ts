@@ -8,11 +8,11 @@ import type { Clock } from '../../api/machinery/clock.ts';
 /** How long a list waits for one status. */
 const LIMIT_MS = 5_000;
 
-/** Resolves to the result of `asked`, or to `instead()` if it fails or takes longer than five seconds. */
-export async function soonOr<T>(clock: Clock, asked: Promise<T>, instead: () => T): Promise<T> {
+/** Resolves to the result of `status`, or to `fallback()` if it fails or takes longer than five seconds. */
+export async function statusOrFallback<T>(clock: Clock, status: Promise<T>, fallback: () => T): Promise<T> {
   const limit = new AbortController();
   try {
-    return await Promise.race([asked.catch(instead), clock.sleep(LIMIT_MS, limit.signal).then(instead, instead)]);
+    return await Promise.race([status.catch(fallback), clock.sleep(LIMIT_MS, limit.signal).then(fallback, fallback)]);
   } finally {
     limit.abort();
   }

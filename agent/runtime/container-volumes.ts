@@ -36,7 +36,6 @@ export class VolumeLimitExceeded extends Error {
 /** The error of a volume that is not usable, with the message of the pod's event. The pod is retried after `retryAfterMs`. */
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';
-  /** How long to wait before the next attempt. */
   readonly retryAfterMs: number;
   constructor(message: string, { retryAfterMs = 1_000, ...options }: ErrorOptions & { retryAfterMs?: number } = {}) {
     super(message, options);

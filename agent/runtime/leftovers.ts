@@ -10,6 +10,7 @@ import { LABEL_INSTANCE } from './instance.ts';
 import { DOCKER_SOCKET, KNOWN_CRI_SOCKETS } from './known-sockets.ts';
 
 const TIMEOUT_MS = 120_000;
+const LIST_TIMEOUT_MS = 10_000;
 
 /** Something that can be removed. Removing what is gone is no error. */
 export interface Leftover {
@@ -50,7 +51,7 @@ export function endpointsToSearch({ docker, cri }: RuntimeEndpoints): RuntimeEnd
 export async function criLeftovers(endpoint: string, { instance, podUids }: LeftoverSearch): Promise<Leftover[]> {
   const client = await connectCri({ runtime: endpoint, images: '', timeoutMs: TIMEOUT_MS });
   try {
-    const { items } = await client.call('listPodSandbox', { filter: {} }, { timeoutMs: 10_000 });
+    const { items } = await client.call('listPodSandbox', { filter: {} }, { timeoutMs: LIST_TIMEOUT_MS });
     const own = items.filter(({ labels, metadata }) => {
       const owner = labels[LABEL_INSTANCE];
       return owner === undefined ? podUids.has(metadata?.uid ?? '') : owner === instance;
@@ -85,7 +86,7 @@ export async function dockerLeftovers(endpoint: string, { instance, clock }: Lef
   const client = createDockerClient(endpoint, clock);
   const filters = { label: [`${LABEL_INSTANCE}=${instance}`] };
   const containers = await client.call('list containers', () => client.docker.listContainers({ all: true, filters }), {
-    timeoutMs: 10_000,
+    timeoutMs: LIST_TIMEOUT_MS,
   });
   const networks = await client.call('list networks', () => client.docker.listNetworks({ filters }));
   return [

@@ -1,7 +1,7 @@
 /**
  * Selects the container runtime and connects to it: the runtime that the flags name, else the first one that responds
- * on a known socket. Only the client of the selected runtime is loaded, because the other would take a tenth of the
- * agent's memory. The agent calls it once at start.
+ * on a known socket. The client of a kind of runtime is loaded only if such a runtime may answer, because it takes a tenth of
+ * the agent's memory. The agent selects the runtime once, at its start.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,8 +42,8 @@ const DEFAULT_DOCKER_ENDPOINT = `unix://${DOCKER_SOCKET}`;
 
 /**
  * Connects to the chosen runtime, or to the first one that answers. A CRI runtime that lacks a network, which the agent can
- * provide, is used only if Docker does not answer. Throws `RuntimeError('unavailable')` with a one-line message that lists the
- * sockets it tried; the error of the connection if the chosen runtime does not answer.
+ * provide, is used only if Docker does not answer. If no runtime answers, throws `RuntimeError('unavailable')` with a one-line
+ * message that lists the sockets that were tried. Throws the error of the connection if the chosen runtime does not answer.
  */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const { kind, criEndpoint, defaultDockerEndpoint = DEFAULT_DOCKER_ENDPOINT } = choice;

@@ -3,13 +3,7 @@
  * The CRI runtime calls them.
  */
 import type { ContainerConfig, LinuxResources, Mount, SandboxConfig } from '../runtime.ts';
-import type {
-  ContainerSecurity,
-  IdMapping,
-  NamespaceOptions,
-  SecurityProfile,
-  SeLinuxOptions,
-} from '../runtime-security.ts';
+import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from '../runtime-security.ts';
 import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';
 
 /** The host kernel files that a container cannot see or change, unless its spec has `procMount: Unmasked`. */
@@ -38,7 +32,6 @@ function given<T extends object>(fields: { readonly [K in keyof T]: T[K] | undef
 }
 
 function namespaceOptions(options: NamespaceOptions): Outgoing<'NamespaceOption'> {
-  const mapping = (entry: IdMapping): IdMapping => entry;
   return given<Outgoing<'NamespaceOption'>>({
     network: CRI.namespace[options.network],
     pid: CRI.namespace[options.pid],
@@ -49,8 +42,8 @@ function namespaceOptions(options: NamespaceOptions): Outgoing<'NamespaceOption'
         ? undefined
         : {
             mode: CRI.namespace.pod,
-            uids: [mapping(options.userNamespace.uids)],
-            gids: [mapping(options.userNamespace.gids)],
+            uids: [options.userNamespace.uids],
+            gids: [options.userNamespace.gids],
           },
   });
 }

@@ -15,7 +15,7 @@ const POLL_MS = 1_000;
 /** The poll interval while containerd's events arrive. Polling is then only a safety net. */
 const QUIET_POLL_MS = 10_000;
 /**
- * How often to list again after an exit event. containerd's CRI plugin learns of an exit from the same event as this
+ * The pauses before the lists that follow an exit event. containerd's CRI plugin learns of an exit from the same event as this
  * module, so the lists show it shortly after.
  */
 const LIST_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
@@ -30,23 +30,24 @@ interface CriEventsDeps {
    * Registers a listener that is called after each request of this agent that changes the lists. The listener gets what the
    * request started, if that is known. Returns a function that removes the listener.
    */
-  readonly onOwnChange: (listener: (begun?: Begun) => void) => () => void;
+  readonly onOwnChange: (listener: (started?: Started) => void) => () => void;
 }
 
 /** A container or sandbox that a request of this agent started. Its event needs no list. */
-export interface Begun {
+export interface Started {
   readonly id: string;
   readonly podUid: string;
   readonly sandbox: boolean;
 }
 
-interface Seen {
+/** The state of a container or sandbox in a list. */
+interface ListedState {
   readonly podUid: string;
   readonly state: number;
   readonly sandbox: boolean;
 }
 
-type View = ReadonlyMap<string, Seen>;
+type View = ReadonlyMap<string, ListedState>;
 
 const RUNNING = CRI.containerStates.indexOf('running');
 
@@ -94,12 +95,12 @@ function notify(event: Answer<'getContainerEvents'>, onEvent: (event: RuntimeEve
   });
 }
 
-async function listStates(client: CriClient): Promise<Map<string, Seen>> {
+async function listStates(client: CriClient): Promise<Map<string, ListedState>> {
   const [{ items }, { containers }] = await Promise.all([
     client.call('listPodSandbox', {}),
     client.call('listContainers', {}),
   ]);
-  const view = new Map<string, Seen>();
+  const view = new Map<string, ListedState>();
   for (const item of items)
     view.set(item.id, { podUid: item.labels[LABEL_POD_UID] ?? '', state: item.state, sandbox: true });
   for (const container of containers)
@@ -133,9 +134,9 @@ export function changes(before: View, after: View): readonly RuntimeEvent[] {
 }
 
 /** Whether the container or sandbox no longer runs. */
-function isOver(seen: Seen | undefined): boolean {
-  if (seen === undefined) return true;
-  return seen.sandbox ? seen.state !== CRI.sandboxReady : CRI.containerStates[seen.state] !== 'running';
+function isOver(listed: ListedState | undefined): boolean {
+  if (listed === undefined) return true;
+  return listed.sandbox ? listed.state !== CRI.sandboxReady : CRI.containerStates[listed.state] !== 'running';
 }
 
 /** Lists and reports the differences until the signal aborts. Rejects if the runtime cannot be listed. */
@@ -149,8 +150,8 @@ async function compareLists(
   let wake = new AbortController();
   let hasExitEvents = true;
   /** Containers and sandboxes that have exited according to an event, but still run according to the lists. */
-  const awaited = new Set<string>();
-  let lists = 0;
+  const unlistedExits = new Set<string>();
+  let listsSinceExit = 0;
   const requestList = (): void => {
     isListDue = true;
     wake.abort();
@@ -164,21 +165,21 @@ async function compareLists(
     logger.debug({ err: error }, 'The container runtime has no event stream, polling every second');
   };
   const onExit = (id: string): void => {
-    awaited.add(id);
-    lists = 0;
+    unlistedExits.add(id);
+    listsSinceExit = 0;
     requestList();
   };
   // A stream that the runtime ends without an error brings no further exits either.
   const exits = client.containerdExits(either, onExit).then(() => onExitsEnd(), onExitsEnd);
-  let view: Map<string, Seen> | undefined;
-  const stopListening = onOwnChange((begun) => {
-    const previous = begun === undefined ? undefined : view?.get(begun.id);
+  let view: Map<string, ListedState> | undefined;
+  const stopListening = onOwnChange((started) => {
+    const previous = started === undefined ? undefined : view?.get(started.id);
     // A start is reported without a list request only for a container that is new or was created. All other changes
     // need a list.
-    const isNews = previous === undefined || CRI.containerStates[previous.state] === 'created';
-    if (begun === undefined || view === undefined || !hasExitEvents || !isNews || awaited.has(begun.id))
+    const isFirstStart = previous === undefined || CRI.containerStates[previous.state] === 'created';
+    if (started === undefined || view === undefined || !hasExitEvents || !isFirstStart || unlistedExits.has(started.id))
       return requestList();
-    const { id, podUid, sandbox } = begun;
+    const { id, podUid, sandbox } = started;
     view.set(id, { podUid, sandbox, state: sandbox ? CRI.sandboxReady : RUNNING });
     if (!sandbox && previous === undefined) onEvent({ type: 'created', podUid, containerId: id });
     onEvent({ type: sandbox ? 'sandbox-changed' : 'started', podUid, containerId: id });
@@ -189,7 +190,8 @@ async function compareLists(
     while (!signal.aborted) {
       if (!isListDue) {
         wake = new AbortController();
-        const waitMs = awaited.size > 0 ? (LIST_AGAIN_MS[lists++] ?? 0) : hasExitEvents ? QUIET_POLL_MS : POLL_MS;
+        const pollMs = hasExitEvents ? QUIET_POLL_MS : POLL_MS;
+        const waitMs = unlistedExits.size > 0 ? (LIST_AGAIN_MS[listsSinceExit++] ?? 0) : pollMs;
         await pause(clock, waitMs, AbortSignal.any([signal, wake.signal]));
       }
       if (isListDue) await pause(clock, GATHER_MS, signal);
@@ -198,9 +200,9 @@ async function compareLists(
       const next = await listStates(client);
       const found = changes(view, next);
       view = next;
-      for (const id of awaited) if (isOver(next.get(id))) awaited.delete(id);
+      for (const id of unlistedExits) if (isOver(next.get(id))) unlistedExits.delete(id);
       // An exit that the lists do not show after the last retry is left to periodic polling.
-      if (lists >= LIST_AGAIN_MS.length) awaited.clear();
+      if (listsSinceExit >= LIST_AGAIN_MS.length) unlistedExits.clear();
       for (const event of found) onEvent(event);
     }
   } finally {

@@ -69,7 +69,7 @@ export class CriImages {
     await unlessGone(this.#options.client.call('removeImage', { image: { image: reference } }));
   }
 
-  /** Imports an archive and returns its references. Waits about eight seconds for the runtime to list each of them. */
+  /** Imports an archive and returns its references. Waits up to eight seconds for the runtime to list each of them. */
   async load(archive: string, signal: AbortSignal): Promise<readonly string[]> {
     const { runtimeName, endpoint, clock } = this.#options;
     const references = await importArchive(runtimeName, endpoint, archive);
@@ -82,10 +82,7 @@ export class CriImages {
     return references;
   }
 
-  /**
-   * Returns the file systems of images and of writable layers. A runtime that does not report the latter has both on the
-   * former.
-   */
+  /** Returns the filesystems of images and of writable layers. Without a report of the latter, both are those of images. */
   async filesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
     const { imageFilesystems, containerFilesystems } = await this.#options.client.call('imageFsInfo', {});
     const images = imageFilesystems.map(filesystemOf);

@@ -27,7 +27,7 @@ import type { ContainerId, SandboxId } from '../runtime-identity.ts';
 import { cniPlacesOf } from './cni-places.ts';
 import { connectCri, type CriClient, unlessGone } from './cri-client.ts';
 import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';
-import { type Begun, followCriEvents } from './cri-events.ts';
+import { followCriEvents, type Started } from './cri-events.ts';
 import { CriImages } from './cri-images.ts';
 import { CriStates, LABEL_POD_UID } from './cri-states.ts';
 import { containerStatsOf } from './cri-stats.ts';
@@ -35,6 +35,8 @@ import { forwardRemotePort, runRemoteCommand } from './remote-streams.ts';
 import { CRI } from './schema.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
+/** The maximum timeout of the first call, so that a socket that does not answer fails soon. */
+const VERSION_TIMEOUT_MS = 20_000;
 /** Creating a sandbox includes its network plugins, so it has a longer timeout. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
 /** The time that a call to stop a container may take beyond the grace period. */
@@ -60,7 +62,11 @@ export async function startCriRuntime(options: CriRuntimeOptions): Promise<Runti
   const timeoutMs = options.requestTimeoutMs ?? DEFAULT_TIMEOUT_MS;
   const client = await connectCri({ runtime: options.endpoint, images: options.imageEndpoint ?? '', timeoutMs });
   try {
-    const version = await client.call('version', { version: 'v1' }, { timeoutMs: Math.min(timeoutMs, 20_000) });
+    const version = await client.call(
+      'version',
+      { version: 'v1' },
+      { timeoutMs: Math.min(timeoutMs, VERSION_TIMEOUT_MS) },
+    );
     return new CriRuntime(options, client, version.runtimeName, timeoutMs);
   } catch (error) {
     client.close();
@@ -76,7 +82,7 @@ class CriRuntime implements Runtime {
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
   /** The listeners to call after a request that changes the lists. */
-  readonly #listeners = new Set<(begun?: Begun) => void>();
+  readonly #listeners = new Set<(started?: Started) => void>();
   /** The containers that have not been started, with the uids of their pods. */
   readonly #unstarted = new Map<string, string>();
 
@@ -352,7 +358,7 @@ class CriRuntime implements Runtime {
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     const { clock, logger } = this.#options;
     const either = AbortSignal.any([signal, this.#closed.signal]);
-    const onOwnChange = (listener: (begun?: Begun) => void): (() => void) => {
+    const onOwnChange = (listener: (started?: Started) => void): (() => void) => {
       this.#listeners.add(listener);
       return () => this.#listeners.delete(listener);
     };
@@ -360,9 +366,9 @@ class CriRuntime implements Runtime {
   }
 
   /** Drops the cached status of a container or sandbox, and notifies the listeners that the lists have changed. */
-  #changed(id: string, begun?: Omit<Begun, 'id'>): void {
+  #changed(id: string, started?: Omit<Started, 'id'>): void {
     this.#states.forget(id);
-    for (const listener of this.#listeners) listener(begun === undefined ? undefined : { id, ...begun });
+    for (const listener of this.#listeners) listener(started === undefined ? undefined : { id, ...started });
   }
 
   close(): Promise<void> {

@@ -4,13 +4,13 @@
  * all containers needs one call when nothing has changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { soonOr } from '../bounded-wait.ts';
+import { statusOrFallback } from '../bounded-wait.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type ContainerStatus, type LinuxResources, type Mount, type SandboxStatus, RuntimeError } from '../runtime.ts';
 import type { ContainerId, PodIdentity, SandboxId } from '../runtime-identity.ts';
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
-import { KILLED, OOM_NEWS_MS } from '../oom-news.ts';
+import { KILLED, OOM_RECHECKS_MS } from '../oom-kill.ts';
 
 /** The label with the uid of the pod, which the kubelet sets as well. */
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
@@ -22,9 +22,10 @@ const PARALLEL = 16;
 export class CriStates {
   readonly #client: CriClient;
   readonly #clock: Clock;
+  /** The ids of containers that the agent itself stops. */
   readonly #stopped = new Set<string>();
   /** Statuses by container id, with the state in which the status was requested. */
-  readonly #known = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
+  readonly #containers = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
   readonly #sandboxes = new Map<string, { readonly state: number; readonly status: SandboxStatus }>();
 
   constructor(client: CriClient, clock: Clock) {
@@ -41,7 +42,7 @@ export class CriStates {
 
   /** Drops the cached status. Callers use it after a change that the lists do not show. */
   forget(id: string): void {
-    this.#known.delete(id);
+    this.#containers.delete(id);
     this.#sandboxes.delete(id);
   }
 
@@ -49,10 +50,10 @@ export class CriStates {
   async container(id: ContainerId): Promise<ContainerStatus> {
     const status = await this.#requestStatus(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
-    // The sandbox id of a container never changes. Only lists contain it, and statuses do not.
-    const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
-    const found = containerStatusOf(status, known);
-    this.#known.set(id, { state: status.state, status: found });
+    // The sandbox id of a container never changes. Statuses do not contain it.
+    const sandboxId = this.#containers.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
+    const found = containerStatusOf(status, sandboxId);
+    this.#containers.set(id, { state: status.state, status: found });
     return found;
   }
 
@@ -68,27 +69,28 @@ export class CriStates {
     });
     const ours = containers.filter((container) => LABEL_POD_UID in container.labels);
     if (filter.podUid === undefined && filter.sandboxId === undefined) {
-      keepOnly(this.#known, ours);
+      keepOnly(this.#containers, ours);
       const ids = new Set(ours.map((container) => container.id));
       for (const id of this.#stopped) if (!ids.has(id)) this.#stopped.delete(id);
     }
     const isOverview = filter.podUid === undefined && filter.sandboxId === undefined;
     const found = await inParallel(ours, (listed) => {
-      const asked = this.#listed(listed);
-      return isOverview ? soonOr(this.#clock, asked, () => listedStatusOf(listed)) : asked;
+      const status = this.#listed(listed);
+      return isOverview ? statusOrFallback(this.#clock, status, () => listedStatusOf(listed)) : status;
     });
     return newestFirst(found);
   }
 
   async #listed(listed: Incoming<'Container'>): Promise<ContainerStatus | undefined> {
-    const known = this.#known.get(listed.id);
+    const cached = this.#containers.get(listed.id);
     // A created container may start at any time, so its status is requested again. The status of a running or exited
     // container is valid until the list shows another state.
-    if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
+    const isCreated = CRI.containerStates[listed.state] === 'created';
+    if (cached !== undefined && cached.state === listed.state && !isCreated) return cached.status;
     const answer = await goneIsUndefined(this.#requestStatus(listed.id));
     if (answer === undefined || answer === null) return undefined;
     const status = containerStatusOf(answer, listed.podSandboxId as SandboxId, listed.imageId || listed.imageRef);
-    this.#known.set(listed.id, { state: answer.state, status });
+    this.#containers.set(listed.id, { state: answer.state, status });
     return status;
   }
 
@@ -108,10 +110,12 @@ export class CriStates {
     const ours = items.filter((item) => LABEL_POD_UID in item.labels);
     if (filter.podUid === undefined) keepOnly(this.#sandboxes, ours);
     const found = await inParallel(ours, async (listed) => {
-      const known = this.#sandboxes.get(listed.id);
-      if (known !== undefined && known.state === listed.state) return known.status;
-      const asked = goneIsUndefined(this.sandbox(listed.id as SandboxId));
-      return filter.podUid === undefined ? soonOr(this.#clock, asked, () => listedSandboxOf(listed)) : asked;
+      const cached = this.#sandboxes.get(listed.id);
+      if (cached !== undefined && cached.state === listed.state) return cached.status;
+      const status = goneIsUndefined(this.sandbox(listed.id as SandboxId));
+      return filter.podUid === undefined
+        ? statusOrFallback(this.#clock, status, () => listedSandboxOf(listed))
+        : status;
     });
     return newestFirst(found);
   }
@@ -123,7 +127,7 @@ export class CriStates {
    */
   async #requestStatus(id: string): Promise<Incoming<'ContainerStatus'> | null> {
     let { status } = await this.#client.call('containerStatus', { containerId: id });
-    for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
+    for (const delayMs of this.#stopped.has(id) ? [] : OOM_RECHECKS_MS) {
       if (status?.exitCode !== KILLED || status.reason === 'OOMKilled') break;
       await this.#clock.sleep(delayMs);
       ({ status } = await this.#client.call('containerStatus', { containerId: id }));

@@ -16,6 +16,8 @@ const FORWARD_PROTOCOL = 'portforward.k8s.io';
 const MAX_OUTCOME_BYTES = 64 * 1024;
 /** How long a command that has closed its output may leave its input unread. */
 const STUCK_MS = 5_000;
+/** The length of an unreadable result that an error quotes. */
+const QUOTED_CHARACTERS = 200;
 
 function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyConnection> {
   const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
@@ -30,7 +32,7 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
     request.once('upgrade', (_response, socket: Duplex, head) => {
       // An error of the socket ends the reads of the connection, and with them every stream.
       socket.on('error', () => undefined);
-      readToTheEnd(socket);
+      holdFailedWrites(socket);
       resolve(new SpdyConnection(socket, head));
     });
     request.once('response', (response) => {
@@ -56,7 +58,7 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
  * even while it still receives input: the failed write would destroy the socket together with received data that has not been
  * read.
  */
-function readToTheEnd(socket: Duplex): void {
+function holdFailedWrites(socket: Duplex): void {
   const held =
     (done: (error?: Error | null) => void) =>
     (error?: Error | null): void => {
@@ -93,7 +95,7 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
       io.stdin?.pipe(stdin);
     }
     await Promise.all(outputs);
-    if (stdin !== undefined && io.stdin !== undefined) await untilStuck(outcome, io.stdin, stdin, clock);
+    if (stdin !== undefined && io.stdin !== undefined) await settledUnlessStuck(outcome, io.stdin, stdin, clock);
     return exitCodeOf(await outcome);
   } catch (error) {
     if (io.signal.aborted) throw new RuntimeError('unknown', 'the stream was closed', { cause: error });
@@ -110,9 +112,9 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
 /**
  * Watches the input after the output has ended. containerd 1.6 never reports the exit of a command with unread input:
  * it waits until the input is read, which the command no longer does. Throws if no input is read for `STUCK_MS`; otherwise
- * resolves with the outcome.
+ * resolves or rejects once the outcome has done so.
  */
-async function untilStuck(
+async function settledUnlessStuck(
   outcome: Promise<string>,
   from: NodeJS.ReadableStream,
   stdin: SpdyStream,
@@ -123,10 +125,10 @@ async function untilStuck(
   const count = (chunk: Buffer): void => void (taken += chunk.length);
   from.on('data', count);
   const over = new AbortController();
-  const known = outcome.finally(() => over.abort());
+  const settled = outcome.finally(() => over.abort());
   try {
     for (;;) {
-      await Promise.race([known, pause(clock, STUCK_MS, over.signal)]);
+      await Promise.race([settled, pause(clock, STUCK_MS, over.signal)]);
       if (over.signal.aborted) return;
       if (stdin.writableNeedDrain && taken === before)
         throw new RuntimeError('unknown', 'the command closed its output and stopped reading its input');
@@ -135,7 +137,7 @@ async function untilStuck(
   } finally {
     from.off('data', count);
     // The caller gets the failure from `outcome`.
-    known.catch(() => undefined);
+    settled.catch(() => undefined);
     over.abort();
   }
 }
@@ -147,18 +149,18 @@ async function untilStuck(
 export async function forwardRemotePort(url: string, port: number, signal: AbortSignal): Promise<Duplex> {
   const connection = await dial(url, FORWARD_PROTOCOL, signal);
   const headers = { port: String(port), requestid: '0' };
-  const failed = await connection.open({ ...headers, streamtype: 'error' });
+  const failures = await connection.open({ ...headers, streamtype: 'error' });
   const data = await connection.open({ ...headers, streamtype: 'data' });
-  failed.end();
+  failures.end();
   const onAbort = (): void => void data.destroy();
   signal.addEventListener('abort', onAbort, { once: true });
   data.once('close', () => {
     signal.removeEventListener('abort', onAbort);
     connection.close();
   });
-  readAll(failed).then(
+  readAll(failures).then(
     (text) => {
-      if (text !== '') data.destroy(new RuntimeError('unavailable', withoutFrame(text)));
+      if (text !== '') data.destroy(new RuntimeError('unavailable', withoutPrefix(text)));
     },
     () => undefined,
   );
@@ -199,8 +201,8 @@ interface Outcome {
 }
 
 /**
- * Parses the result of a command. An empty result is not success: it means that the runtime stopped or lost the
- * connection. Throws in that case.
+ * Parses the result of a command. Throws for a text that is not JSON. Also throws for an empty text, which is not success: it
+ * means that the runtime stopped or lost the connection.
  */
 function outcomeOf(text: string): Outcome {
   if (text === '')
@@ -210,7 +212,7 @@ function outcomeOf(text: string): Outcome {
   } catch (error) {
     throw new RuntimeError(
       'unknown',
-      `the runtime reported an incomplete result of the command: ${text.slice(0, 200)}`,
+      `the runtime reported an incomplete result of the command: ${text.slice(0, QUOTED_CHARACTERS)}`,
       {
         cause: error,
       },
@@ -223,11 +225,11 @@ function exitCodeOf(text: string): number {
   if (outcome.status === 'Success') return 0;
   const code = outcome.details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message;
   if (outcome.reason === 'NonZeroExitCode' && code !== undefined) return Number(code);
-  throw new RuntimeError('unknown', withoutFrame(outcome.message ?? text));
+  throw new RuntimeError('unknown', withoutPrefix(outcome.message ?? text));
 }
 
-/** What the streaming server of a runtime writes before the cause of a failure. The agent's server writes the same. */
-const FRAME =
+/** The text that a runtime's streaming server writes before the cause of a failure. The agent's server writes the same. */
+const FAILURE_PREFIX =
   /^(?:Internal error occurred: )?error (?:executing command in|attaching to) container: |^error forwarding port \d+ to pod \S+, uid : /;
 
-const withoutFrame = (message: string): string => message.replace(FRAME, '');
+const withoutPrefix = (message: string): string => message.replace(FAILURE_PREFIX, '');

@@ -27,6 +27,10 @@ export interface EngineFacts {
  */
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '16m', 'max-file': '2' } };
 
+/** The CPU shares and the OOM score of a pause container, as the kubelet sets them. */
+const SANDBOX_CPU_SHARES = 2;
+const SANDBOX_OOM_SCORE_ADJ = -998;
+
 interface SandboxOptions {
   readonly image: string;
   /** The name of the node's pod network. Absent for pods that use the host's network. */
@@ -36,7 +40,7 @@ interface SandboxOptions {
 }
 
 /**
- * Returns what the Docker API gets to create a sandbox. Throws `RuntimeError` `unsupported` for a user namespace of the pod.
+ * Returns the options of a sandbox. Throws `RuntimeError` `unsupported` for a user namespace of the pod.
  */
 export function sandboxCreateOptions(
   config: SandboxConfig,
@@ -75,8 +79,8 @@ export function sandboxCreateOptions(
       Privileged: config.privileged,
       ReadonlyRootfs: config.readOnlyRootFilesystem,
       SecurityOpt: ['no-new-privileges', ...seLinuxOptions(config.seLinux)],
-      CpuShares: 2,
-      OomScoreAdj: Math.max(-998, facts.lowestOomScoreAdj),
+      CpuShares: SANDBOX_CPU_SHARES,
+      OomScoreAdj: Math.max(SANDBOX_OOM_SCORE_ADJ, facts.lowestOomScoreAdj),
       LogConfig: { Type: 'none', Config: {} },
       ...(config.runtimeHandler === '' ? {} : { Runtime: config.runtimeHandler }),
     },
@@ -97,18 +101,18 @@ interface ContainerOptions {
  * The maximum number of characters of a container that the engine returns with each list of all containers. A response has room
  * for five hundred such containers.
  */
-const MAX_LISTED = 128 * 1024;
-/** What a mount takes in a list beside its paths. */
+const MAX_LISTED_CHARACTERS = 128 * 1024;
+/** The number of characters of a mount in a list beside its paths. */
 const MOUNT_CHARACTERS = 100;
 
 /** Throws for a container by which lists of all containers would become too large. */
 function checkListed({ name, command, args, mounts }: ContainerConfig): void {
   const length = [...command, ...args].reduce((sum, text) => sum + text.length + 1, 0);
   const paths = mounts.reduce((sum, mount) => sum + mount.containerPath.length + mount.hostPath.length, 0);
-  if (length + paths + MOUNT_CHARACTERS * mounts.length > MAX_LISTED)
+  if (length + paths + MOUNT_CHARACTERS * mounts.length > MAX_LISTED_CHARACTERS)
     throw new RuntimeError(
       'invalid',
-      `the command, arguments and mounts of container ${name} have more than ${MAX_LISTED} characters, which every list of containers of Docker would have`,
+      `the command, arguments and mounts of container ${name} have more than ${MAX_LISTED_CHARACTERS} characters, which Docker would return with every list of containers`,
     );
 }
 

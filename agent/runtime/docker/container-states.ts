@@ -6,13 +6,13 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';
 import type { ContainerStatus, LinuxResources, Mount, SandboxStatus } from '../runtime.ts';
 import type { ContainerId, SandboxId } from '../runtime-identity.ts';
-import { soonOr } from '../bounded-wait.ts';
+import { statusOrFallback } from '../bounded-wait.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import { engineTime } from './engine-time.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
-import { KILLED, OOM_NEWS_MS } from '../oom-news.ts';
+import { KILLED, OOM_RECHECKS_MS } from '../oom-kill.ts';
 
 interface ContainerStatesDeps {
   readonly client: DockerClient;
@@ -23,7 +23,7 @@ interface ContainerStatesDeps {
   readonly logSettled: (id: string) => Promise<void>;
 }
 
-interface Remembered {
+interface CachedStatus {
   readonly state: string;
   readonly status: Promise<ContainerStatus>;
 }
@@ -31,7 +31,8 @@ interface Remembered {
 /** Reads statuses and owns their cache. Methods throw `RuntimeError`s. */
 export class ContainerStates {
   readonly #deps: ContainerStatesDeps;
-  readonly #remembered = new Map<string, Remembered>();
+  readonly #cached = new Map<string, CachedStatus>();
+  /** The ids of containers that the agent itself stops. */
   readonly #stopped = new Set<string>();
   /** The times at which starts failed, by container id. The engine does not record them. */
   readonly #startFailures = new Map<string, number>();
@@ -40,15 +41,15 @@ export class ContainerStates {
     this.#deps = deps;
   }
 
-  /** Remembers that the container did not start, which the engine does not show. */
+  /** Records that the container did not start now, because the engine does not record the time. */
   noteStartFailure(id: string): void {
     this.#startFailures.set(id, this.#deps.clock.now());
-    this.#remembered.delete(id);
+    this.#cached.delete(id);
   }
 
   /** Forgets the status of a container, so that the next read requests it from the engine. */
   forget(id: string): void {
-    this.#remembered.delete(id);
+    this.#cached.delete(id);
   }
 
   async sandboxes(filter: { readonly podUid?: string; readonly id?: string }): Promise<readonly SandboxStatus[]> {
@@ -72,12 +73,14 @@ export class ContainerStates {
       ],
       filter.id,
     );
-    if (Object.keys(filter).length === 0) this.#prune(new Set(listed.map((entry) => entry.Id)));
-    // The list of all containers does not wait for a single container that hangs.
     const isOverview = Object.keys(filter).length === 0;
+    if (isOverview) this.#prune(new Set(listed.map((entry) => entry.Id)));
+    // The list of all containers does not wait for a single container that hangs.
     const statuses = await Promise.all(
       listed.map((entry) =>
-        isOverview ? soonOr(this.#deps.clock, this.#status(entry), () => listedStatus(entry)) : this.#status(entry),
+        isOverview
+          ? statusOrFallback(this.#deps.clock, this.#status(entry), () => listedStatus(entry))
+          : this.#status(entry),
       ),
     );
     return statuses.filter((status) => status !== undefined);
@@ -93,31 +96,30 @@ export class ContainerStates {
     );
   }
 
-  #prune(known: ReadonlySet<string>): void {
-    for (const id of [...this.#remembered.keys(), ...this.#startFailures.keys(), ...this.#stopped]) {
-      if (known.has(id)) continue;
+  #prune(listed: ReadonlySet<string>): void {
+    for (const id of [...this.#cached.keys(), ...this.#startFailures.keys(), ...this.#stopped]) {
+      if (listed.has(id)) continue;
       this.#stopped.delete(id);
-      this.#remembered.delete(id);
+      this.#cached.delete(id);
       this.#startFailures.delete(id);
     }
   }
 
   async #status(entry: Docker.ContainerInfo): Promise<ContainerStatus | undefined> {
-    const remembered = this.#remembered.get(entry.Id);
-    const current =
-      remembered?.state === entry.State ? remembered : { state: entry.State, status: this.#inspect(entry.Id) };
-    this.#remembered.set(entry.Id, current);
+    const cached = this.#cached.get(entry.Id);
+    const current = cached?.state === entry.State ? cached : { state: entry.State, status: this.#inspect(entry.Id) };
+    this.#cached.set(entry.Id, current);
     try {
       const status = await current.status;
       // A created container may have failed to start in the meantime. A status read between two states is not cached.
-      const settled =
+      const isCacheable =
         status.state === 'exited'
           ? entry.State !== 'running'
           : status.state === entry.State && entry.State === 'running';
-      if (!settled && this.#remembered.get(entry.Id) === current) this.#remembered.delete(entry.Id);
+      if (!isCacheable && this.#cached.get(entry.Id) === current) this.#cached.delete(entry.Id);
       return status;
     } catch (error) {
-      if (this.#remembered.get(entry.Id) === current) this.#remembered.delete(entry.Id);
+      if (this.#cached.get(entry.Id) === current) this.#cached.delete(entry.Id);
       if (isCode(error, 'not-found')) return undefined;
       throw error;
     }
@@ -134,7 +136,7 @@ export class ContainerStates {
     let inspected = await inspect();
     if (!inspected.State.Running) await this.#deps.logSettled(id);
     // The engine learns of the exit and of the OOM kill through separate events, and does not wait for the second.
-    for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
+    for (const delayMs of this.#stopped.has(id) ? [] : OOM_RECHECKS_MS) {
       const { State, HostConfig } = inspected;
       if (State.Running || State.ExitCode !== KILLED || State.OOMKilled || (HostConfig.Memory ?? 0) === 0) break;
       await this.#deps.clock.sleep(delayMs);

@@ -20,7 +20,7 @@ export interface DockerClient {
   readonly clock: Clock;
   readonly docker: Docker;
   /** Runs an engine call with a time limit and throws its errors as `RuntimeError`. */
-  call<T>(what: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
+  call<T>(operation: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
 }
 
 /** Returns a client of the engine at `unix:///path`, a path, or `tcp://host:port`. Does not connect yet. */
@@ -31,14 +31,14 @@ export function createDockerClient(endpoint: string, clock: Clock): DockerClient
   return {
     clock,
     docker,
-    async call(what, run, options = {}) {
+    async call(operation, run, options = {}) {
       const timeoutMs = options.timeoutMs ?? CALL_TIMEOUT_MS;
       let expire: (error: RuntimeError) => void = () => undefined;
       const expired = new Promise<never>((_resolve, reject) => (expire = reject));
       const over = new AbortController();
       const timer = clock.after(timeoutMs, () => {
         expire(
-          new RuntimeError('timeout', `${what}: the container runtime did not answer within ${timeoutMs / 1000}s`),
+          new RuntimeError('timeout', `${operation}: the container runtime did not answer within ${timeoutMs / 1000}s`),
         );
         over.abort();
       });

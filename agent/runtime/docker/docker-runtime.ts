@@ -29,7 +29,7 @@ import { ContainerStates } from './container-states.ts';
 import { createDockerClient, isCode, unlessGone, type DockerClient } from './docker-client.ts';
 import { ContainerLogs } from './container-logs.ts';
 import { followEvents } from './engine-events.ts';
-import { EngineSelf, readEngineFacts } from './engine-facts.ts';
+import { EngineInfoCache, readEngineFacts } from './engine-facts.ts';
 import { attachStream, execCollect, execStream } from './exec.ts';
 import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
@@ -37,6 +37,8 @@ import { PodNetwork } from './network.ts';
 import { PortDialer } from './port-forward.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
+
+const PING_TIMEOUT_MS = 10_000;
 
 /** The engine, the identity of the agent, and its settings of pods. */
 interface DockerRuntimeOptions {
@@ -63,7 +65,7 @@ export async function startDockerRuntime(options: DockerRuntimeOptions): Promise
 class DockerRuntime implements Runtime {
   readonly #options: DockerRuntimeOptions;
   readonly #client: DockerClient;
-  readonly #engine: EngineSelf;
+  readonly #engine: EngineInfoCache;
   readonly #instance: string;
   readonly #network: PodNetwork;
   readonly #images: DockerImages;
@@ -84,7 +86,7 @@ class DockerRuntime implements Runtime {
   constructor(options: DockerRuntimeOptions) {
     this.#options = options;
     this.#client = createDockerClient(options.endpoint, options.clock);
-    this.#engine = new EngineSelf(this.#client, options.clock);
+    this.#engine = new EngineInfoCache(this.#client, options.clock);
     this.#instance = instanceOf(options);
     this.#network = new PodNetwork({
       client: this.#client,
@@ -129,7 +131,7 @@ class DockerRuntime implements Runtime {
   async conditions(): Promise<readonly RuntimeCondition[]> {
     const healthy = { ready: true, reason: '', message: '' };
     try {
-      await this.#client.call('ping', () => this.#client.docker.ping(), { timeoutMs: 10_000 });
+      await this.#client.call('ping', () => this.#client.docker.ping(), { timeoutMs: PING_TIMEOUT_MS });
     } catch (error) {
       const message = `docker: ${(error as Error).message}`;
       this.#network.forget();
@@ -181,7 +183,7 @@ class DockerRuntime implements Runtime {
     const id = await this.#creation.sandbox(config, { network: onNode ? undefined : this.#network.name });
     try {
       await this.#client.call('start sandbox', () => this.#client.docker.getContainer(id).start());
-      if (!onNode && this.#options.hairpin === true) await this.#network.openHairpins();
+      if (!onNode && this.#options.hairpin === true) await this.#network.enableHairpinMode();
     } catch (error) {
       // The engine no longer has the pod network. The next sandbox creates it.
       if (isCode(error, 'not-found')) this.#network.forget();

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 /** The unused files of dockerode and of docker-modem, its HTTP client. */
 export const UNUSED = ['dockerode/lib/session.js', 'docker-modem/lib/ssh.js'];
 
-/** Stands for what dockerode would load. It throws when it is called. */
+/** Replaces each part that is not loaded. Throws when it is called. */
 export function unused(): never {
   throw new Error('this part of dockerode is not loaded: engines are reached at unix:// or tcp://');
 }

@@ -6,7 +6,9 @@ import type { EngineFacts } from './container-options.ts';
 import type { DockerClient } from './docker-client.ts';
 
 const TIMEOUT_MS = 20_000;
-const REMEMBERED_MS = 300_000;
+const CACHE_MS = 300_000;
+/** The first major version of the engine with recursive read-only mounts. */
+const FIRST_RECURSIVE_READ_ONLY = 25;
 const CAP_SYS_RESOURCE = 24n;
 
 interface EngineVersion {
@@ -28,7 +30,7 @@ interface EngineInfo {
  * change until the engine restarts. The cache is cleared when the event stream breaks, and its entries expire for runtimes
  * without an event stream.
  */
-export class EngineSelf {
+export class EngineInfoCache {
   readonly #client: DockerClient;
   readonly #clock: Clock;
   readonly #answers = new Map<string, { readonly atMs: number; readonly answer: Promise<unknown> }>();
@@ -39,11 +41,11 @@ export class EngineSelf {
   }
 
   version(): Promise<EngineVersion> {
-    return this.#remembered('version', () => this.#client.docker.version());
+    return this.#cached('version', () => this.#client.docker.version());
   }
 
   info(): Promise<EngineInfo> {
-    return this.#remembered('info', async () => (await this.#client.docker.info()) as EngineInfo);
+    return this.#cached('info', async () => (await this.#client.docker.info()) as EngineInfo);
   }
 
   /** Forgets the answers, so that the next reads request them from the engine. */
@@ -51,28 +53,28 @@ export class EngineSelf {
     this.#answers.clear();
   }
 
-  #remembered<T>(what: string, ask: () => Promise<T>): Promise<T> {
+  #cached<T>(operation: string, request: () => Promise<T>): Promise<T> {
     const atMs = this.#clock.monotonic();
-    const known = this.#answers.get(what);
-    if (known !== undefined && atMs - known.atMs < REMEMBERED_MS) return known.answer as Promise<T>;
-    const answer = this.#client.call(what, ask, { timeoutMs: TIMEOUT_MS });
+    const cached = this.#answers.get(operation);
+    if (cached !== undefined && atMs - cached.atMs < CACHE_MS) return cached.answer as Promise<T>;
+    const answer = this.#client.call(operation, request, { timeoutMs: TIMEOUT_MS });
     const entry = { atMs, answer };
-    this.#answers.set(what, entry);
+    this.#answers.set(operation, entry);
     // The caller gets the failure. The next call reads again.
     answer.catch(() => {
-      if (this.#answers.get(what) === entry) this.#answers.delete(what);
+      if (this.#answers.get(operation) === entry) this.#answers.delete(operation);
     });
     return answer;
   }
 }
 
 /** Reads what the engine supports and how it is configured. Rejects if the engine does not answer. */
-export async function readEngineFacts(engine: EngineSelf, logger: Logger): Promise<EngineFacts> {
+export async function readEngineFacts(engine: EngineInfoCache, logger: Logger): Promise<EngineFacts> {
   const [version, info] = [await engine.version(), await engine.info()];
   return {
     swapLimit: info.SwapLimit,
     lowestOomScoreAdj: await lowestOomScoreAdj(logger),
-    recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
+    recursiveReadOnly: Number.parseInt(version.Version, 10) >= FIRST_RECURSIVE_READ_ONLY,
     isPodman: version.Components?.some(({ Name }) => Name === 'Podman Engine') === true,
     seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
   };

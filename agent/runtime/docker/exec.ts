@@ -15,7 +15,7 @@ import { carryStreams, OutputBuffer, readFrames } from './stream-frames.ts';
 const EXIT_POLLS = 50;
 const EXIT_POLL_MS = 20;
 const DEFAULT_OUTPUT_BYTES = 16 * 1024 * 1024;
-/** What is read of a command at once, and of the rest in a second. */
+/** The output of a command that is read without a delay, and the rate at which the output after it is read. */
 const FAST_OUTPUT_BYTES = 32 * 1024 * 1024;
 const SLOW_BYTES_PER_SECOND = 4 * 1024 * 1024;
 
@@ -73,9 +73,9 @@ export async function execCollect(
   // The frames that are read below report the failure of the connection.
   connection.on('error', () => undefined);
   let outputBytes = 0;
-  let why: 'timeout' | 'aborted' | undefined;
+  let stopReason: 'timeout' | 'aborted' | undefined;
   const stop = (reason: 'timeout' | 'aborted') => (): void => {
-    why ??= reason;
+    stopReason ??= reason;
     connection.destroy();
   };
   const timer = options.timeoutMs > 0 ? clock.after(options.timeoutMs, stop('timeout')) : undefined;
@@ -94,17 +94,17 @@ export async function execCollect(
       if (outputBytes > FAST_OUTPUT_BYTES) await clock.sleep((frame.payload.length / SLOW_BYTES_PER_SECOND) * 1000);
     }
   } catch (error) {
-    if (why === undefined) throw toRuntimeError(error);
+    if (stopReason === undefined) throw toRuntimeError(error);
   } finally {
     timer?.cancel();
     options.signal?.removeEventListener('abort', onAbort);
     connection.destroy();
   }
-  if (why !== undefined) {
+  if (stopReason !== undefined) {
     await killExec(deps, exec.id, id);
     throw new RuntimeError(
-      why === 'timeout' ? 'timeout' : 'unknown',
-      why === 'timeout' ? `command ${quoteText(command.join(' '))} timed out` : 'the command was cancelled',
+      stopReason === 'timeout' ? 'timeout' : 'unknown',
+      stopReason === 'timeout' ? `command ${quoteText(command.join(' '))} timed out` : 'the command was cancelled',
     );
   }
   const code = await exitCode(deps, exec.id);

@@ -16,6 +16,9 @@ import { type Mount, RuntimeError } from '../runtime.ts';
 import type { DockerImages } from './images.ts';
 import { isCode, type DockerClient } from './docker-client.ts';
 
+/** The length of the output of `tar` that an error quotes. */
+const QUOTED_CHARACTERS = 4096;
+
 /** Returns the directory of an image's files. `root` has no symbolic links, because the engine reports mounts without them. */
 const directoryOf = (root: string, image: string): string =>
   join(root, createHash('sha256').update(image).digest('hex'));
@@ -106,6 +109,7 @@ export class ImageVolumes {
       docker.createContainer({
         name,
         Image: image,
+        // The engine requires a command, even of a container that is never started.
         Entrypoint: ['-'],
         NetworkDisabled: true,
         // A container has the labels of its image. Those of this image must not make it a container of a pod.
@@ -119,14 +123,15 @@ export class ImageVolumes {
       });
       let errors = '';
       tar.stderr.on('data', (chunk: Buffer) => {
-        errors = (errors + chunk.toString()).slice(-4096);
+        errors = (errors + chunk.toString()).slice(-QUOTED_CHARACTERS);
       });
       const ended = new Promise<number | null>((resolve, reject) => {
         tar.on('error', reject);
         tar.on('close', resolve);
       });
       const [code] = await Promise.all([ended, pipeline(archive, tar.stdin)]);
-      if (code !== 0) throw new RuntimeError('unknown', `the files of an image could not be written: ${errors.trim()}`);
+      if (code !== 0)
+        throw new RuntimeError('unknown', `the files of image "${image}" could not be extracted: ${errors.trim()}`);
     } finally {
       await remove();
     }

@@ -85,9 +85,9 @@ export class DockerImages {
 
   /** Returns `repo@sha256:…` if the engine knows the digest, else the image id. Never rejects. */
   reference(id: string): Promise<string> {
-    let known = this.#refs.get(id);
-    if (known === undefined) {
-      known = this.status(id).then(
+    let reference = this.#refs.get(id);
+    if (reference === undefined) {
+      reference = this.status(id).then(
         (image) => image?.repoDigests[0] ?? id,
         () => {
           // The next call reads again.
@@ -95,9 +95,9 @@ export class DockerImages {
           return id;
         },
       );
-      this.#refs.set(id, known);
+      this.#refs.set(id, reference);
     }
-    return known;
+    return reference;
   }
 
   async pull(

@@ -14,11 +14,13 @@ import { inLogFolder, makeLogFolder, openLog, rotatedNames } from '../logs/log-f
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 
-/** The length of `2026-01-02T03:04:05.000000000Z` and a space. */
+/** The length of `2026-01-02T03:04:05.000000000Z`, which a space follows. */
 const TIME_LENGTH = 30;
 const TAIL_BYTES = 64 * 1024;
 /** The engine splits longer lines into entries of this size. */
 const ENTRY_BYTES = 16 * 1024;
+/** The byte of a line end. */
+const NEWLINE = 10;
 const RETRY_MS = 1_000;
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
@@ -93,6 +95,7 @@ export class LogWriter {
     try {
       let position = await this.#open();
       while (!signal.aborted) {
+        // The state is read before the log, so that the log of a container that exits meanwhile is followed once more.
         const running = await this.#deps.running(this.#source.id);
         try {
           position = await this.#follow(position);
@@ -123,16 +126,19 @@ export class LogWriter {
     return this.#reread(undefined);
   }
 
-  /** Returns the position at the end of the file. Truncates an incomplete line that a killed agent or a full disk left. */
-  async #reread(known: Position | undefined): Promise<Position> {
+  /**
+   * Returns the position at the end of the file. Truncates an incomplete line that a killed agent or a full disk left. If the
+   * file shows no position, returns `last`, and without it the position of the rotated files.
+   */
+  async #reread(last: Position | undefined): Promise<Position> {
     const file = this.#file;
-    if (file === undefined) return known ?? lastPosition('');
+    if (file === undefined) return last ?? lastPosition('');
     const tail = await tailOf(file);
     const torn = tail.length - (tail.lastIndexOf('\n') + 1);
     if (torn > 0) await file.truncate((await file.stat()).size - torn);
     const position = lastPosition(tail);
     if (position.time !== '') return position;
-    return known ?? (await this.#positionBefore());
+    return last ?? (await this.#positionBefore());
   }
 
   /**
@@ -180,7 +186,7 @@ export class LogWriter {
 
   async #append(text: Buffer): Promise<void> {
     const written = this.#file?.appendFile(text);
-    // The caller of this method gets the failure. Those who wait for the end of writing do not need it.
+    // The caller of this method gets the failure. `reopen` only waits for the end of the write.
     this.#appending = written?.catch(() => undefined) ?? Promise.resolve();
     await written;
   }
@@ -253,7 +259,7 @@ export class EntryParser {
     let pending: Buffer = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     const lines: Buffer[] = [];
     while (pending.length > TIME_LENGTH) {
-      const newline = pending.indexOf(10, TIME_LENGTH);
+      const newline = pending.indexOf(NEWLINE, TIME_LENGTH);
       const longest = TIME_LENGTH + 1 + ENTRY_BYTES;
       if (newline === -1 && pending.length <= longest) break;
       const end = newline !== -1 && newline < longest ? newline + 1 : longest;
@@ -279,7 +285,7 @@ export class EntryParser {
     }
     this.#last = { time, count: time === this.#last.time ? this.#last.count + 1 : 1 };
     const text = entry.subarray(TIME_LENGTH + 1);
-    const full = text.at(-1) === 10;
+    const full = text.at(-1) === NEWLINE;
     const parts = [Buffer.from(`${time} ${stream} ${full ? 'F' : 'P'} `, 'latin1'), text];
     if (!full) parts.push(Buffer.from('\n'));
     return Buffer.concat(parts);

@@ -67,7 +67,7 @@ export class PodNetwork {
    * callers share one attempt. Rejects with `unavailable` while no pod CIDR is assigned, and if the engine fails.
    */
   async ensure(): Promise<void> {
-    this.#ready ??= this.#make();
+    this.#ready ??= this.#createUnlessUsable();
     try {
       await this.#ready;
       this.#problem = '';
@@ -82,7 +82,7 @@ export class PodNetwork {
    * Enables hairpin mode on the bridge ports: a frame may leave through the port on which it arrived, so that a pod reaches
    * itself through a service. The caller calls this after a pod has joined.
    */
-  async openHairpins(): Promise<void> {
+  async enableHairpinMode(): Promise<void> {
     const ports = `/sys/class/net/${this.#bridge}/brif`;
     try {
       const found = await readdir(ports);
@@ -109,7 +109,7 @@ export class PodNetwork {
     this.#ready = undefined;
   }
 
-  async #make(): Promise<void> {
+  async #createUnlessUsable(): Promise<void> {
     const { client, logger } = this.#options;
     const existing = await this.#find();
     if (existing !== undefined) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CriClient } from '../../../../../agent/runtime/cri/cri-client.ts';
-import { type Begun, changes, followCriEvents } from '../../../../../agent/runtime/cri/cri-events.ts';
+import { type Started, changes, followCriEvents } from '../../../../../agent/runtime/cri/cri-events.ts';
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -48,7 +48,7 @@ describe('events of a runtime without container events', () => {
       container: running,
       exit: (_id: string): void => undefined,
       endExits: (): void => undefined,
-      own: (_begun?: Begun): void => undefined,
+      own: (_begun?: Started): void => undefined,
     };
     const answers: Readonly<Record<string, () => object>> = {
       listPodSandbox: () => ({ items: [] }),
@@ -70,7 +70,7 @@ describe('events of a runtime without container events', () => {
         });
       },
     } as unknown as CriClient;
-    const onOwnChange = (listener: (begun?: Begun) => void): (() => void) => {
+    const onOwnChange = (listener: (started?: Started) => void): (() => void) => {
       state.own = listener;
       return () => undefined;
     };

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
-import { EngineSelf } from '../../../../../agent/runtime/docker/engine-facts.ts';
+import { EngineInfoCache } from '../../../../../agent/runtime/docker/engine-facts.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 function engineUnderTest(): {
-  readonly engine: EngineSelf;
+  readonly engine: EngineInfoCache;
   readonly clock: FakeClock;
   asked: string[];
   fails: boolean;
@@ -23,7 +23,7 @@ function engineUnderTest(): {
       return state.fails ? Promise.reject(new Error('no answer')) : run();
     },
   } as unknown as DockerClient;
-  return Object.assign(state, { engine: new EngineSelf(client, clock), clock });
+  return Object.assign(state, { engine: new EngineInfoCache(client, clock), clock });
 }
 
 test('concurrent callers share one request', async () => {
