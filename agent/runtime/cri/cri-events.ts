@@ -149,6 +149,7 @@ async function compareLists(
   let isListDue = false;
   let wake = new AbortController();
   let hasExitEvents = true;
+  const pollMs = (): number => (hasExitEvents ? QUIET_POLL_MS : POLL_MS);
   /** Containers and sandboxes that have exited according to an event, but still run according to the lists. */
   const unlistedExits = new Set<string>();
   let listsSinceExit = 0;
@@ -174,10 +175,9 @@ async function compareLists(
   let view: Map<string, ListedState> | undefined;
   const stopListening = onOwnChange((started) => {
     const previous = started === undefined ? undefined : view?.get(started.id);
-    // A start is reported without a list request only for a container that is new or was created. All other changes
-    // need a list.
-    const isFirstStart = previous === undefined || CRI.containerStates[previous.state] === 'created';
-    if (started === undefined || view === undefined || !hasExitEvents || !isFirstStart || unlistedExits.has(started.id))
+    // Only the first start of a container or sandbox is reported without a list request.
+    const isFirst = previous === undefined || CRI.containerStates[previous.state] === 'created';
+    if (started === undefined || view === undefined || !hasExitEvents || !isFirst || unlistedExits.has(started.id))
       return requestList();
     const { id, podUid, sandbox } = started;
     view.set(id, { podUid, sandbox, state: sandbox ? CRI.sandboxReady : RUNNING });
@@ -190,8 +190,7 @@ async function compareLists(
     while (!signal.aborted) {
       if (!isListDue) {
         wake = new AbortController();
-        const pollMs = hasExitEvents ? QUIET_POLL_MS : POLL_MS;
-        const waitMs = unlistedExits.size > 0 ? (LIST_AGAIN_MS[listsSinceExit++] ?? 0) : pollMs;
+        const waitMs = unlistedExits.size === 0 ? pollMs() : (LIST_AGAIN_MS[listsSinceExit++] ?? 0);
         await pause(clock, waitMs, AbortSignal.any([signal, wake.signal]));
       }
       if (isListDue) await pause(clock, GATHER_MS, signal);
