@@ -110,7 +110,9 @@ export class Http2Connection implements Connection {
       createConnection: () => socket,
       settings: { enablePush: false, initialWindowSize: 4 << 20 },
     });
-    this.#session.once('connect', (session) => session.setLocalWindowSize(8 << 20));
+    this.#session.once('connect', (session) => {
+      if (!session.destroyed) session.setLocalWindowSize(8 << 20);
+    });
     const lost = (): void => {
       this.usable = false;
       this.#pinger?.cancel();

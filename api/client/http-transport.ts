@@ -121,11 +121,17 @@ export class HttpTransport {
    * cannot be reached, the next request goes to the next server.
    */
   async request(request: TransportRequest): Promise<TransportResponse> {
-    if (this.#closed) throw new Error('the client is closed');
     request.signal?.throwIfAborted();
+    let opening: Promise<Connection>;
+    let connection: Connection;
+    do {
+      if (this.#closed) throw new Error('the client is closed');
+      opening = this.#connected();
+      connection = await opening;
+      // Connections that were renewed or closed meanwhile are not used.
+    } while (opening !== this.#connection);
     const prefix = this.#url.pathname === '/' ? '' : this.#url.pathname.replace(/\/$/, '');
     const { current } = this.#servers;
-    const connection = await this.#connected();
     try {
       return await connection.send({ ...request, path: prefix + request.path });
     } catch (error) {
@@ -140,8 +146,8 @@ export class HttpTransport {
     const { current } = this.#servers;
     const opening: Promise<Connection> = this.#open().then(
       (connection) => {
-        // If the certificate was replaced while the connection was opened, later requests use another connection.
         if (this.#connection === opening) this.#live = connection;
+        else connection.close();
         return connection;
       },
       (error: unknown) => {

@@ -5,7 +5,8 @@
  * Neither the document nor the patch is modified. `__proto__` is an ordinary member name.
  */
 import { inOneSlice } from '../machinery/time-slice.ts';
-import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
+import { cloneJson, jsonEqual } from '../meta/json-equality.ts';
+import { setMember } from '../meta/own-member.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { quoteText } from '../meta/quote.ts';
 import {
@@ -209,7 +210,7 @@ function replace(root: Root, path: string, value: JsonValue): void {
     return;
   }
   const { container, key } = target(root, path, missing('replace', `path: ${path}`));
-  if (!Array.isArray(container)) defineMember(container, key, value);
+  if (!Array.isArray(container)) setMember(container, key, value);
   else {
     const index = placeOf(key, container.length);
     if (index === undefined) throw inapplicable(`${missing('replace', `key: ${path}`)}: missing value`);
@@ -275,7 +276,7 @@ function memberOf(container: Container, key: string): JsonValue | undefined {
 }
 
 function add(root: Root, { container, key }: Target, value: JsonValue): void {
-  if (!Array.isArray(container)) defineMember(container, key, value);
+  if (!Array.isArray(container)) setMember(container, key, value);
   else if (key === '-') container.push(value);
   else {
     const index = within(`value was not a proper array index: '${key}'`, () => numberOf(key));

@@ -2,7 +2,7 @@
  * Implements JSON merge patch (RFC 7386): null removes a member, objects merge, and all other values replace. Neither argument
  * is modified. The result shares unchanged values with the document.
  */
-import { defineMember } from '../meta/json-equality.ts';
+import { setMember } from '../meta/own-member.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest } from '../meta/status-error.ts';
@@ -23,12 +23,12 @@ export function applyMergePatch(document: JsonObject, patch: unknown): JsonObjec
 function mergeObjects(document: JsonObject, patch: JsonObject): JsonObject {
   const merged: JsonObject = {};
   for (const key of Object.keys(document)) {
-    if (!Object.hasOwn(patch, key)) defineMember(merged, key, document[key]);
-    else if (patch[key] !== null) defineMember(merged, key, mergeValue(document[key], patch[key]));
+    if (!Object.hasOwn(patch, key)) setMember(merged, key, document[key]);
+    else if (patch[key] !== null) setMember(merged, key, mergeValue(document[key], patch[key]));
   }
   for (const key of Object.keys(patch)) {
     if (patch[key] === null || Object.hasOwn(document, key)) continue;
-    defineMember(merged, key, withoutNulls(patch[key]));
+    setMember(merged, key, withoutNulls(patch[key]));
   }
   return merged;
 }
@@ -48,7 +48,7 @@ function withoutNulls(value: JsonValue | undefined): JsonValue | undefined {
   if (!isJsonObject(value)) return value;
   const kept: JsonObject = {};
   for (const key of Object.keys(value)) {
-    if (value[key] !== null) defineMember(kept, key, withoutNulls(value[key]));
+    if (value[key] !== null) setMember(kept, key, withoutNulls(value[key]));
   }
   return kept;
 }

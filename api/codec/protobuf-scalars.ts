@@ -6,7 +6,7 @@
  */
 import { completeStruct } from '../schema/complete.ts';
 import type { StructType } from '../schema/schema.ts';
-import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
+import { canonicalMicroTime, canonicalTime, hasFourDigitYear } from '../schema/time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { escapeMarkup, JsonSyntaxError, parseJson, stringifyJson } from './json.ts';
 import {
@@ -74,9 +74,7 @@ function readTimestamp(reader: ProtobufReader): { seconds: number; nanos: number
   }
   reader.leave(around);
   if (seconds === undefined) return undefined;
-  // RFC 3339 cannot represent these years.
-  if (seconds < -62135596800 || seconds > 253402300799 || nanos < 0 || nanos > 999999999)
-    throw malformed('time out of range');
+  if (!hasFourDigitYear(seconds) || nanos < 0 || nanos > 999999999) throw malformed('time out of range');
   return { seconds, nanos };
 }
 

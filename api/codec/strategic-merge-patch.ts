@@ -6,7 +6,8 @@
  * items. Neither the document nor the patch is modified.
  */
 import { quote } from '../meta/field-error.ts';
-import { cloneJson, defineMember } from '../meta/json-equality.ts';
+import { cloneJson } from '../meta/json-equality.ts';
+import { setMember } from '../meta/own-member.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newErrorWithoutReason, newStatusError } from '../meta/status-error.ts';
@@ -144,7 +145,7 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
     // kube-apiserver asks for a merge key even where the list has none.
     if (elementType([...serverOrder, ...(added ?? [])], [before ?? [], added ?? []]) === MAP)
       for (const item of [...order, ...merged, ...serverOrder]) requireMergeKey(requireMap(item), rules.mergeKey);
-    defineMember(original, member, orderElements(merged, order, serverOrder, rules.mergeKey));
+    setMember(original, member, orderElements(merged, order, serverOrder, rules.mergeKey));
     delete patch[member];
   }
 }
@@ -186,18 +187,18 @@ function mergeMember(
   const old = Object.hasOwn(original, member) ? original[member] : undefined;
   if (isList(old) && isList(value)) {
     const rules = rulesOf(type, member);
-    if (listed !== undefined) defineMember(original, member, deleteFromList(old, value, rules));
-    else defineMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
+    if (listed !== undefined) setMember(original, member, deleteFromList(old, value, rules));
+    else setMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
   } else if (listed !== undefined) {
     return;
   } else if (isJsonObject(old) && isJsonObject(value)) {
     const rules = rulesOf(type, member);
-    defineMember(original, member, rules.replaces ? value : mergeMap(old, value, rules.type));
+    setMember(original, member, rules.replaces ? value : mergeMap(old, value, rules.type));
   } else {
     dropNulls(value);
     const added = dropDirectives(value);
     if (added === undefined) delete original[member];
-    else defineMember(original, member, added);
+    else setMember(original, member, added);
   }
 }
 
@@ -307,7 +308,7 @@ function dropDirectives(value: JsonValue): JsonValue | undefined {
   for (const [key, member] of Object.entries(value)) {
     const inner = member === undefined ? undefined : dropDirectives(member);
     if (inner === undefined) delete value[key];
-    else defineMember(value, key, inner);
+    else setMember(value, key, inner);
   }
   return value;
 }

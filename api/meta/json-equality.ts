@@ -98,9 +98,3 @@ function cloneValue(value: unknown): unknown {
   }
   return copy;
 }
-
-/** Sets an own member of any name. A plain assignment to `__proto__` would replace the prototype. */
-export function defineMember(object: Record<string, unknown>, key: string, value: unknown): void {
-  if (key !== '__proto__') object[key] = value;
-  else Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
-}

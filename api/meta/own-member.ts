@@ -8,7 +8,7 @@ export function ownMember<Value>(map: Readonly<Record<string, Value>> | undefine
   return map !== undefined && Object.hasOwn(map, key) ? map[key] : undefined;
 }
 
-/** Sets a member, even if its key is `__proto__`. */
+/** Sets an own member of any name. A plain assignment to `__proto__` would replace the prototype. */
 export function setMember(object: { [key: string]: unknown }, key: string, value: unknown): void {
   if (key === '__proto__')
     Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });

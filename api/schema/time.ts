@@ -13,6 +13,10 @@ const SECONDS = '2006-01-02T15:04:05Z07:00';
 const MICROSECONDS = '2006-01-02T15:04:05.000000Z07:00';
 const CANONICAL = /^(\d{4})-(\d\d)-(\d\d)T([01]\d|2[0-3]):(\d\d):(\d\d)Z$/;
 
+/** In seconds since 1970. */
+const START_OF_YEAR_0 = -62167219200;
+const START_OF_YEAR_10000 = 253402300800;
+
 /** Returns the canonical text of a `Time`, or `null` for the zero time. Throws `TimeError`. */
 export function canonicalTime(text: string): string | null {
   if (CANONICAL.test(text) && Number.isFinite(Date.parse(text)) && isRealDay(text)) {
@@ -28,6 +32,11 @@ export function canonicalMicroTime(text: string): string | null {
   const { seconds, fraction } = parse(text, MICROSECONDS);
   const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
   return whole === '0001-01-01T00:00:00' && /^0*$/.test(fraction) ? null : `${whole}.${fraction.padEnd(6, '0')}Z`;
+}
+
+/** Whether the year in UTC of the seconds since 1970 is one that RFC 3339 can represent: 0 to 9999. */
+export function hasFourDigitYear(seconds: number): boolean {
+  return seconds >= START_OF_YEAR_0 && seconds < START_OF_YEAR_10000;
 }
 
 /** Whether the day exists. JavaScript converts 30 February to a day in March. */
@@ -101,8 +110,8 @@ function parse(text: string, layout: string): { seconds: number; fraction: strin
   if (date === undefined) throw new TimeError(`parsing time ${quoteText(text)}: day out of range`);
   const offset =
     zone[1] === undefined ? 0 : (zone[1] === '-' ? -1 : 1) * (Number(zone[2]) * 3600 + Number(zone[3]) * 60);
-  return {
-    seconds: date + hour * 3600 + minute * 60 + second - offset,
-    fraction: fraction?.[1] ?? '',
-  };
+  const seconds = date + hour * 3600 + minute * 60 + second - offset;
+  // kube-apiserver accepts a zone that moves the time out of these years, and then prints a year that no client can parse.
+  if (!hasFourDigitYear(seconds)) throw new TimeError(`parsing time ${quoteText(text)}: year out of range`);
+  return { seconds, fraction: fraction?.[1] ?? '' };
 }

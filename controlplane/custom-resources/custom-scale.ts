@@ -2,10 +2,9 @@
 import { quoteText } from '../../api/meta/quote.ts';
 import { FieldError, invalid } from '../../api/meta/field-error.ts';
 import { goType, goValue } from '../../api/meta/go-text.ts';
-import { defineMember } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
-import { ownMember } from '../../api/meta/own-member.ts';
+import { ownMember, setMember } from '../../api/meta/own-member.ts';
 import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
 import { newScale, type Scale, type ScaleView } from '../registry/scale-view.ts';
 import type { ScaleSubresource } from './definition.ts';
@@ -62,11 +61,11 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
     let next = ownMember(inner, name);
     if (!isJsonObject(next)) {
       next = {};
-      defineMember(inner, name, next);
+      setMember(inner, name, next);
     }
     inner = next;
   }
-  defineMember(inner, names.at(-1) ?? '', value);
+  setMember(inner, names.at(-1) ?? '', value);
 }
 
 /**

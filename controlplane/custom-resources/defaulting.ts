@@ -6,7 +6,8 @@
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
-import { cloneJson, defineMember } from '../../api/meta/json-equality.ts';
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { setMember } from '../../api/meta/own-member.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
@@ -60,7 +61,7 @@ class Additions {
 
 function setDefault(object: JsonObject, name: string, value: JsonValue, additions: Additions): void {
   const added = additions.take(value);
-  if (added !== undefined) defineMember(object, name, added);
+  if (added !== undefined) setMember(object, name, added);
 }
 
 function defaultMembers(object: JsonObject, schema: JsonSchema, additions: Additions): void {

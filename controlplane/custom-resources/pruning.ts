@@ -1,6 +1,6 @@
 /** Removes the fields of a custom resource that its schema does not have, and returns their paths. */
 import { memberPath } from '../../api/meta/field-error.ts';
-import { defineMember } from '../../api/meta/json-equality.ts';
+import { setMember } from '../../api/meta/own-member.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import { itemsOfPruned, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
@@ -36,12 +36,12 @@ function pruneObject(
     if (value === undefined) continue;
     const at = memberPath(path, name);
     if (isResource && OBJECT_MEMBERS.has(name)) {
-      defineMember(kept, name, value);
+      setMember(kept, name, value);
       continue;
     }
     const inner = memberSchema(schema, name);
-    if (inner !== undefined) defineMember(kept, name, pruneValue(value, inner, at, unknown));
-    else if (keepsUnknown(schema)) defineMember(kept, name, value);
+    if (inner !== undefined) setMember(kept, name, pruneValue(value, inner, at, unknown));
+    else if (keepsUnknown(schema)) setMember(kept, name, value);
     else unknown.push(at);
   }
   return kept;

@@ -1,5 +1,5 @@
 /** Converts a value of a custom resource for the CEL rules of its schema, which escape the names of some members. */
-import { defineMember } from '../../api/meta/json-equality.ts';
+import { setMember } from '../../api/meta/own-member.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
 import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
@@ -35,7 +35,7 @@ export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
     const inner = memberSchema(schema, name);
     const named = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
     const shown = inner === undefined ? member : celView(member, inner);
-    for (const written of named ? namesInRules(name) : [name]) defineMember(view, written, shown);
+    for (const written of named ? namesInRules(name) : [name]) setMember(view, written, shown);
   }
   return view;
 }

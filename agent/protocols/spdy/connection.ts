@@ -218,6 +218,9 @@ export class SpdyConnection {
         fixed.writeUInt32BE(id);
         this.#sendHeaders(FRAME.synStream, fixed, headers).catch(reject);
       });
+    } catch (error) {
+      stream.destroy();
+      throw error;
     } finally {
       this.#opening.delete(id);
     }

@@ -2,7 +2,7 @@
  * Merges an applied value into the live value: members merge, keyed lists and sets merge by item, and all other values are
  * replaced. Neither argument is modified.
  */
-import { defineMember } from '../../meta/json-equality.ts';
+import { setMember } from '../../meta/own-member.ts';
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { type MergeType, deduce, deduced, itemElement } from './merge-types.ts';
@@ -58,7 +58,7 @@ function mergeMembers(
   for (const name of new Set([...Object.keys(live), ...Object.keys(applied)])) {
     const inner = type.kind === 'map' ? type.values : (type.members.get(name)?.type ?? type.others ?? deduced);
     const value = merge(inner, own(live, name), own(applied, name));
-    if (value !== undefined) defineMember(merged, name, value);
+    if (value !== undefined) setMember(merged, name, value);
   }
   return merged;
 }

@@ -1,5 +1,5 @@
 /** Operates on a value of a type: returns its paths, validates it, and removes paths from it. */
-import { defineMember } from '../../meta/json-equality.ts';
+import { setMember } from '../../meta/own-member.ts';
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import type { Scalar } from '../../schema/schema.ts';
@@ -222,7 +222,7 @@ function removeMembers(
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
     // A removed member whose name remains becomes null, because its owner still owns it.
-    defineMember(kept, name, left ?? null);
+    setMember(kept, name, left ?? null);
   }
   return kept;
 }

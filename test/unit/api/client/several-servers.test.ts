@@ -8,6 +8,7 @@ import { Worker } from 'node:worker_threads';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../../api/client/http-client.ts';
+import { HttpTransport } from '../../../../api/client/http-transport.ts';
 import { Informers } from '../../../../api/client/informer.ts';
 import { configMaps, pods } from '../../../../api/client/resources.ts';
 import { ServerList } from '../../../../api/client/server-list.ts';
@@ -38,6 +39,8 @@ interface Server {
   readonly requests: string[];
   /** The streams of open watches. */
   readonly watches: Set<ServerHttp2Stream>;
+  /** All sessions that clients have opened, also those that are closed. */
+  readonly sessions: Set<Http2Session>;
   /** The status of answers. */
   status: number;
   /** No packet passes any more, as if the host had lost its power. */
@@ -99,6 +102,7 @@ async function startServer(t: TestContext, name: string, { cert, key } = pem as 
     url: `https://127.0.0.1:${(front.address() as AddressInfo).port}`,
     requests,
     watches,
+    sessions,
     get status() {
       return state.status;
     },
@@ -122,6 +126,8 @@ function clientOf(t: TestContext, servers: readonly Server[], options: { readonl
   t.after(() => client.close());
   return { list, client };
 }
+
+const openSessions = ({ sessions }: Server): number => [...sessions].filter((session) => !session.closed).length;
 
 const nameFrom = async (client: HttpClient): Promise<string | undefined> =>
   (await client.get(configMaps, 'default', 'x')).metadata.name;
@@ -259,6 +265,30 @@ test('a write whose outcome is unknown is not repeated', async (t) => {
   await assert.rejects(client.create(configMaps, 'default', object));
   assert.deepEqual(second.requests, []);
   assert.equal(await nameFrom(client), 'second');
+});
+
+/** Returns a transport and the beginning of its first request, which opens a connection. */
+function beginRequest(t: TestContext, { url }: Server) {
+  const transport = new HttpTransport({ server: url, ca: pem.ca, clock: systemClock });
+  t.after(() => transport.close());
+  return { transport, response: transport.request({ method: 'GET', path: '/x', headers: {} }) };
+}
+
+test('a connection that is renewed while it opens is closed, and the request that waits for it uses another one', async (t) => {
+  const server = await startServer(t, 'first');
+  const { transport, response } = beginRequest(t, server);
+  transport.renewConnections();
+  (await response).body.resume();
+  await until('the second session alone', () => server.sessions.size === 2 && openSessions(server) === 1);
+});
+
+test('a request whose client is closed while the connection opens is refused', async (t) => {
+  const server = await startServer(t, 'first');
+  const { transport, response } = beginRequest(t, server);
+  transport.close();
+  await assert.rejects(response, /the client is closed/);
+  await until('no session', () => openSessions(server) === 0);
+  assert.deepEqual(server.requests, []);
 });
 
 test('a list of servers moves on once for each failure', () => {

@@ -51,6 +51,11 @@ test('an enveloped object comes back with its type', () => {
   assert.deepEqual(codec.decode(bytes), pod);
 });
 
+test('a time of the year 0 comes back, as JSON may have it', () => {
+  const old = { ...pod, metadata: { ...pod.metadata, deletionTimestamp: '0000-05-05T00:00:00Z' } };
+  assert.deepEqual(codec.decode(codec.encodeEnveloped(old)), old);
+});
+
 test('the bytes of a small object are what kube-apiserver would write, without the zero values', () => {
   const bytes = codec.encode({
     apiVersion: 'v1',

@@ -8,7 +8,7 @@ import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
-import { canonicalTime } from '../../../../api/schema/time.ts';
+import { canonicalMicroTime, canonicalTime } from '../../../../api/schema/time.ts';
 import { generateObject } from '../../../fakes/generated-object.ts';
 
 function kind(group: string, version: string, name: string): StructType {
@@ -351,4 +351,12 @@ test('times have hours to 23, and zones to 24 hours', () => {
   assert.throws(() => canonicalTime('2020-01-01T00:00:00+25:00'), { message: /time zone offset hour out of range$/ });
   assert.throws(() => canonicalTime('2020-01-01T00:00:00+01:61'), { message: /time zone offset minute out of range$/ });
   assert.equal(canonicalTime('2020-01-02T00:00:00+24:00'), '2020-01-01T00:00:00Z');
+});
+
+test('times whose year in UTC has no four digits are refused', () => {
+  for (const text of ['9999-12-31T23:59:59-01:00', '0000-01-01T00:00:00+00:01'])
+    assert.throws(() => canonicalTime(text), { name: 'TimeError', message: /: year out of range$/ });
+  assert.throws(() => canonicalMicroTime('9999-12-31T23:00:00.000000-01:00'), { message: /: year out of range$/ });
+  assert.equal(canonicalTime('9999-12-31T23:59:59+00:00'), '9999-12-31T23:59:59Z');
+  assert.equal(canonicalTime('0000-01-01T01:00:00+01:00'), '0000-01-01T00:00:00Z');
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { type Duplex, duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { describe, it, type TestContext } from 'node:test';
@@ -127,6 +128,17 @@ describe('a SPDY connection', () => {
     streams[1]?.end('still here');
     assert.equal((await buffer(second)).toString(), 'still here');
     assert.equal(frames.includes(FRAME.rstStream), false);
+  });
+
+  it('does not keep a stream that the peer refuses', async (t) => {
+    const [left, right] = duplexPair();
+    const client = new SpdyConnection(left, Buffer.alloc(0));
+    t.after(() => client.close());
+    const opening = client.open({});
+    await once(right, 'data');
+    right.write(controlFrame(FRAME.rstStream, 0, Buffer.from([0, 0, 0, 1, 0, 0, 0, 3])));
+    await assert.rejects(opening, /the stream was refused/);
+    assert.equal(client.streamCount, 0);
   });
 
   it('answers pings with their own number', async (t) => {
