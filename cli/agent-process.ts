@@ -1,7 +1,7 @@
 /**
- * Reads what other commands of this host need to know about a running agent: its process id in the root directory, and that
- * directory in a record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of the host (`orchlet
- * stop --pods`).
+ * Publishes and reads what other commands of this host need to know about a running agent: its process id in the root
+ * directory, and that directory in a record below `/run`. SIGUSR2 requests that it terminates its pods like at a shutdown of
+ * the host (`orchlet stop --pods`).
  */
 import { mkdir } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
@@ -21,7 +21,10 @@ export const AGENT_DIRECTORY = '/var/lib/orchlet/agent';
 export const RECORD_DIRECTORY = '/run/orchlet';
 const RECORD = 'agent-directory';
 
-/** Writes both files and handles SIGUSR2. A record that cannot be written is logged only. */
+/**
+ * Writes the process id and the record, and handles SIGUSR2. Rejects if the process id cannot be written, except on a full
+ * disk. A record that cannot be written is logged only.
+ */
 export async function announceAgent(agent: Agent, rootDirectory: string, logger: Logger): Promise<void> {
   process.on('SIGUSR2', () => {
     logger.info({}, 'Stopping the pods on request');

@@ -24,7 +24,7 @@ import { CommandError } from './command.ts';
 import type { Rights } from './owner-rights.ts';
 
 /** A bundle lives no longer than those of kubeadm. */
-export const LONGEST_LIFE_MS = 2 * 3_600_000;
+export const MAX_LIFE_MS = 2 * 3_600_000;
 
 const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;

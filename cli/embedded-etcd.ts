@@ -63,7 +63,10 @@ export async function embeddedEtcdOf(dataDirectory: string): Promise<EmbeddedEtc
   return { caCertificate, caKey, members: etcd.urls };
 }
 
-/** Removes a member by the first of the others that answers: one that is removed stops at once. */
+/**
+ * Removes a member through the first other member that answers, because a removed member stops at once. An only member is asked
+ * itself.
+ */
 export function removeMember(etcd: OwnEtcd, leaving: EtcdMember): Promise<void> {
   const others = etcd.urls.filter((url) => !leaving.clientUrls.includes(url));
   return withFirst(others.length === 0 ? etcd.urls : others, etcd.tls, (one) => one.remove(leaving.id));

@@ -7,8 +7,9 @@ import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * An empty directory covers the one that the owner cannot enter, and has the data directory alone. `.` is the data directory
- * from before. Arguments: the data directory, the working directory, the program with its arguments.
+ * Mounts an empty file system over the directory that the owner cannot enter, and makes the data directory visible in it. The
+ * mount hides the path of the data directory, which is therefore entered before, and is `.` afterwards. Arguments: the data
+ * directory, the working directory, the program with its arguments.
  */
 const SCRIPT = [
   'data=$1 here=$2; shift 2',
@@ -27,8 +28,8 @@ const SCRIPT = [
 const PASSABLE = 0o001;
 
 /**
- * Returns a program that runs a command line where the owner of the directory can reach it. `undefined` where that would not
- * help: it is the owner who has closed the directory, or another one above it is closed as well. `directory` has no links.
+ * Returns the command line that runs another one where the owner of the directory can reach it. Returns `undefined` unless the
+ * directory above is one of root that others may not enter, because only this can be helped. `directory` has no links.
  */
 export function reachingProgram(
   directory: string,

@@ -7,7 +7,7 @@ import type { Logger } from '../api/component/logger.ts';
 /** EX_SOFTWARE of sysexits.h, which no command uses for anything else. */
 export const INTERNAL_ERROR_EXIT_CODE = 70;
 
-let current: Pick<Logger, 'error'> = {
+let lastResortLogger: Pick<Logger, 'error'> = {
   error: (fields, message) => {
     const { err } = fields as { readonly err?: unknown };
     process.stderr.write(`orchlet: ${message}: ${err instanceof Error ? (err.stack ?? err.message) : String(err)}\n`);
@@ -18,7 +18,7 @@ let current: Pick<Logger, 'error'> = {
 export function exitUnexpectedly(error: unknown): void {
   try {
     // stderr is written synchronously on Linux: the line is out before the exit.
-    current.error({ err: error }, 'The program failed unexpectedly and exits');
+    lastResortLogger.error({ err: error }, 'The program failed unexpectedly and exits');
   } finally {
     process.exit(INTERNAL_ERROR_EXIT_CODE);
   }
@@ -31,5 +31,5 @@ export function installLastResort(): void {
 
 /** Makes later last-resort errors go to the log of the command. */
 export function logLastResortTo(logger: Pick<Logger, 'error'>): void {
-  current = logger;
+  lastResortLogger = logger;
 }

@@ -10,7 +10,7 @@ import { takeServiceVariables } from './systemd-notify.ts';
 enableCompileCache();
 resolveSourcesDirectly();
 
-/** How long what is left open may keep the process after its command. */
+/** How long open connections may keep the process running after its command. */
 const LINGER_MS = 1000;
 
 /**
@@ -26,7 +26,7 @@ function exitSoon(): void {
 
 /**
  * Lets a command go on when its output cannot be written. Output without a reader, as in `orchlet … | head`, is dropped. Any
- * other error of the standard output is returned by the result, once the command has finished.
+ * other error of the standard output is what the returned function returns.
  */
 function followOutput(): () => NodeJS.ErrnoException | undefined {
   let failure: NodeJS.ErrnoException | undefined;

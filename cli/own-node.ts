@@ -26,8 +26,8 @@ export interface OwnPlane {
 const TOKEN_LIFE_MS = 3_600_000;
 
 /**
- * Returns the paths of the agent's two kubeconfigs. If the agent needs a certificate, it writes the second one, with a new
- * bootstrap token.
+ * Returns the paths of the agent's two kubeconfigs. If the agent needs a certificate, writes the second one, with a new
+ * bootstrap token, first.
  */
 export async function admitOwnNode(
   agentDirectory: string,
@@ -53,7 +53,7 @@ export async function admitOwnNode(
   return { kubeconfig, bootstrapKubeconfig };
 }
 
-/** Whether the agent has a certificate of this CA that is valid for another hour. */
+/** Whether the agent has a kubeconfig, and a certificate of this CA that is valid for another hour. */
 async function hasCertificate(kubeconfig: string, directory: string, ca: string): Promise<boolean> {
   if (!existsSync(kubeconfig)) return false;
   const pair = await readPair(directory, CLIENT_PAIR);

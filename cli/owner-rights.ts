@@ -44,9 +44,10 @@ function printOnce(output: CommandIo['stderr'], line: string): void {
 }
 
 /**
- * Resolves to the result of the work. Afterwards the process has the rights of the caller again. The work starts no programs,
- * because these could take back the caller's rights. A directory that does not exist is the caller's, unless another user owns
- * a directory above it. Rejects with `HiddenDirectoryError` before the work.
+ * Runs the work, with the rights of the user who controls the directory if root calls and that is another user. Resolves to the
+ * result of the work. Afterwards the process has the rights of the caller again. The work starts no programs, because these
+ * could take back the caller's rights. A directory that does not exist is the caller's, unless another user controls a
+ * directory above it. Rejects with `HiddenDirectoryError`, before the work, if that user cannot reach the directory.
  */
 export async function withRightsOfOwner<T>(
   directory: string,
@@ -89,8 +90,8 @@ export function refuseForeign(directory: string, what: string): void {
 }
 
 /**
- * Returns the owner of an existing directory if that is another user than root, and root asks. A directory of root is that of
- * a user who could put another one in its place, unless that user controls this program as well.
+ * Returns the user who controls the directory, if this process runs as root and that is another user: its owner, or else a user
+ * who could put another directory in its place and does not control this program as well.
  */
 function foreignOwner(directory: string): FileOwner | undefined {
   if (process.geteuid?.() !== 0) return undefined;

@@ -9,21 +9,21 @@ interface PassedFlags<Table> {
 
 /**
  * Parses the texts of a flag that passes others on. `texts` are `name=value`, or the name alone for flags that need no value.
- * Dashes before the name are accepted. `through` is the name of the passing flag, and `kept` are keys that the command sets
+ * Dashes before the name are accepted. `through` is the name of the passing flag, and `ownKeys` are keys that the command sets
  * itself. Throws `UsageError`, which names `through`.
  */
 export function passedFlags<const Table extends FlagTable>(
   through: string,
   table: Table,
   texts: readonly string[],
-  kept: readonly (keyof Table)[],
+  ownKeys: readonly (keyof Table)[],
 ): PassedFlags<Table> {
   const words = texts.map((text) => `--${text.replace(/^-+/, '')}`);
   try {
     // Parses each flag separately, so that a name without its value does not use the next flag as its value.
     for (const word of words) parseFlags(table, [word]);
     const { values, given, warnings } = parseFlags(table, words);
-    for (const key of kept)
+    for (const key of ownKeys)
       if (given.has(key)) throw new UsageError(`--${table[key]?.name} is set by this command itself`);
     return {
       values: Object.fromEntries(Object.entries(values).filter(([key]) => given.has(key))) as Partial<

@@ -26,18 +26,18 @@ async function userOf(pid: number): Promise<number | undefined> {
   return found === undefined ? undefined : Number(found);
 }
 
-/** The command, a checkout's entry, and that of a bundle. */
+/** The command, the entry file of a checkout, and that of a bundle. */
 const PROGRAM = /(^|\/)(orchlet|cli\/main\.ts|dist\/program\/main\.js)$/;
 
 /** Whether the process runs orchlet. A process that has terminated and is not reaped yet has no command line any more. */
 export async function isOrchlet(pid: number): Promise<boolean> {
   const [program = '', ...args] = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')).split('\0');
-  // An editor or pager that has one of our files open also has its name among its arguments.
   if (basename(program).startsWith('orchlet')) return true;
+  // An editor or pager that has one of our files open also has its name among its arguments, so the program counts too.
   return /^(node|bash|sh)/.test(basename(program)) && args.some((arg) => PROGRAM.test(arg));
 }
 
-/** Replaces the file of an earlier process. */
+/** Writes the id of this process to the file, in place of that of an earlier process. */
 export async function writePid(pidFile: string): Promise<void> {
   await replaceFile(pidFile, `${process.pid}\n`, { mode: 0o644, sync: 'none' });
 }

@@ -36,7 +36,7 @@ export function whoMayReplace(path: string): FileOwner | undefined {
     }
     const inside = join(at, name);
     const entry = lstatSync(inside, { throwIfNoEntry: false });
-    const user = mayRename(lstatSync(at), entry);
+    const user = renamingUser(lstatSync(at), entry);
     if (user !== undefined || entry === undefined) return user;
     if (entry.isSymbolicLink()) {
       links += 1;
@@ -56,7 +56,7 @@ const namesOf = (path: string): string[] => path.split('/').filter((name) => nam
  * Returns a user other than root who may rename the entry, or `undefined`. In a directory with the sticky bit, such as `/tmp`,
  * only the owner of an entry may rename it.
  */
-function mayRename(directory: Stats, entry: Stats | undefined): FileOwner | undefined {
+function renamingUser(directory: Stats, entry: Stats | undefined): FileOwner | undefined {
   if (directory.uid !== 0) return directory;
   const isOpen =
     (directory.mode & WRITABLE_BY_ALL) !== 0 || ((directory.mode & WRITABLE_BY_GROUP) !== 0 && directory.gid !== 0);

@@ -5,7 +5,7 @@ export const KEEP_PODS_SIGNAL = 'SIGQUIT';
 
 const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;
 
-/** The signal that ends the process first. */
+/** A shutdown that the first signal requests. */
 export interface Shutdown {
   /** Resolves with the signal's name. */
   readonly asked: Promise<string>;

@@ -11,7 +11,7 @@ import type { Clock } from '../machinery/clock.ts';
 export interface PresentedCredentials {
   /** The value of the Authorization header. */
   readonly authorization?: string;
-  /** PEM. Either both are set or neither is. Connections are replaced when they change. */
+  /** PEM. It is set if and only if `key` is. Connections are replaced when one of them changes. */
   readonly certificate?: string;
   readonly key?: string;
 }

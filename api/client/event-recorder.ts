@@ -82,7 +82,7 @@ export class CoreEventRecorder implements EventRecorder {
   }
 
   async #record(report: Report): Promise<void> {
-    const combined = this.#combine(report);
+    const combined = this.#isCombined(report);
     const subject = subjectOf(report.regarding);
     if (!this.#limitOf(`${subject}\u0000${report.type}`).tryAccept()) return;
     const message = combined ? `(combined from similar events): ${report.message}` : report.message;
@@ -102,8 +102,8 @@ export class CoreEventRecorder implements EventRecorder {
     }
   }
 
-  /** Returns whether the event exceeds the number of similar events within the interval. */
-  #combine({ regarding, type, reason, message, at }: Report): boolean {
+  /** Whether the event is combined with similar ones. Counts its message among theirs. */
+  #isCombined({ regarding, type, reason, message, at }: Report): boolean {
     const key = [subjectOf(regarding), type, reason].join('\u0000');
     let similar = this.#similar.get(key);
     if (similar === undefined || at - similar.at > SIMILAR_WITHIN_MS) similar = { messages: new Set(), at };

@@ -5,8 +5,8 @@
 import type { Clock } from '../machinery/clock.ts';
 import type { EventOptions, EventRecorder, EventType, ObjectReference } from './event-report.ts';
 
-/** The numbers of events that wait at most, and of written events that are remembered for their counts. */
-const LONGEST_QUEUE = 1000;
+/** The maximum numbers of events that wait, and of entries of each table of a recorder. */
+const MAX_WAITING = 1000;
 const MAX_REMEMBERED = 4096;
 
 /** An event that a recorder received, and the time at which it received it. */
@@ -35,7 +35,7 @@ export class EventWrites {
 
   /** Drops the write if the queue is full. */
   #put(write: () => Promise<void>): void {
-    if (this.#waiting.length >= LONGEST_QUEUE) return;
+    if (this.#waiting.length >= MAX_WAITING) return;
     this.#waiting.push(write);
     this.#writing ??= this.#drain();
   }

@@ -1,8 +1,9 @@
 /**
  * Implements `Client` over HTTP(S). It builds the paths and query parameters of the API, and turns responses into objects and
- * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it, and a
- * GET also after any other failure of its connection. After failures of connections, a request is repeated as often as there
- * are servers. Watches are read only as fast as the caller consumes them.
+ * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it, once
+ * if the server refused credentials that can be renewed, and a GET also after any other failure of its connection. After
+ * failures of connections, a request is repeated as often as there are servers. Watches are read only as fast as the caller
+ * consumes them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';

@@ -18,7 +18,7 @@ export interface TransportRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer | string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** The request ends when the connections are renewed. All others may finish. */
+  /** Whether the request ends when the connections are renewed. Other requests may finish then. */
   readonly isWatch?: boolean;
 }
 

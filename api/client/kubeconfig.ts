@@ -185,7 +185,8 @@ interface AccessOptions {
 
 /**
  * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` with the
- * file if the kubeconfig lacks one of them or if a file that it names cannot be read, and an `Error` for a wrong exec plugin.
+ * file if the kubeconfig lacks one of them or if the file of the CA cannot be read, and an `Error` for a wrong exec plugin.
+ * Files of tokens, and pairs of files of certificates and keys, are read with the first request.
  */
 export async function serverAccess(config: LoadedKubeconfig, options: AccessOptions): Promise<ServerAccess> {
   const where = config.files.join(', ');
@@ -331,8 +332,8 @@ function relativeTo(file: string, path: string): string {
 }
 
 /**
- * Creates a kubeconfig with one cluster, one user and one context, which is current. The CA is inline, and the certificate and
- * the key of the user are inline or in files.
+ * Creates a kubeconfig with one cluster, one user and one context, which is current. The CA is inline. The user has a token, or
+ * a certificate and a key, inline or in files.
  */
 export function newKubeconfig(options: {
   readonly cluster: string;

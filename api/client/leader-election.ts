@@ -1,6 +1,6 @@
 /**
- * Elects one of several processes by a Lease, with the record and the rules of client-go, so that either may stand beside the
- * other: a candidate takes a lease that nobody renewed for its duration, and the leader renews it.
+ * Elects one of several processes by a Lease, with the record and the rules of client-go, so that candidates may also be
+ * programs that use client-go: a candidate takes a lease that nobody renewed for its duration, and the leader renews it.
  *
  * Clocks of hosts differ, so a candidate counts from when it saw the last renewal, and never compares the times in the record
  * with its own clock. The leader counts from when it sent a renewal. If no renewal succeeds until the deadline, its term ends,

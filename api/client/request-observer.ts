@@ -1,4 +1,4 @@
-/** Defines the receiver of what clients report about their requests to other servers. `client-metrics.ts` counts it. */
+/** Defines the receiver of what clients report about their requests to other servers. `client-metrics.ts` implements it. */
 
 /** A request to another server, as metrics label it. */
 export interface ObservedRequest {
@@ -22,6 +22,6 @@ export interface RequestObserver {
       readonly isRetry: boolean;
     },
   ): void;
-  /** The body of a response that was read whole. */
+  /** Receives the size of the body of a response that was read whole. */
   received(request: ObservedRequest, bytes: number): void;
 }

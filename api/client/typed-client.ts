@@ -1,6 +1,6 @@
 /**
- * Wraps a `Client` with the static types of `ResourceOf`. It is the only place where responses are cast to their kind.
- * Controllers and the agent call it. The transports implement the plain `Client`.
+ * Wraps a `Client` with the static types of `ResourceOf`. Controllers and the agent call it. The transports implement the plain
+ * `Client`.
  */
 import type { KubeList, KubeObject } from '../meta/object.ts';
 import type {

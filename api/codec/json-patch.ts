@@ -1,6 +1,6 @@
 /**
- * Implements JSON Patch (RFC 6902), with the exceptions of kube-apiserver's library: `replace` and `copy` treat a missing
- * member as null, and array indices may count from the end.
+ * Implements JSON Patch (RFC 6902), with the exceptions of kube-apiserver's library: `replace`, `copy` and `test` treat a
+ * missing member as null, and array indices may count from the end.
  *
  * Neither the document nor the patch is modified. `__proto__` is an ordinary member name.
  */

@@ -1,9 +1,9 @@
 /**
  * Decodes and encodes JSON as kube-apiserver does.
  *
- * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), integers that a double cannot represent
- * (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes U+FFFD.
- * The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
+ * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that a double cannot
+ * represent (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes
+ * U+FFFD. The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
@@ -15,8 +15,8 @@ import { INT64_MAX, INT64_MIN } from '../meta/integers.ts';
 interface ParsedJson {
   readonly value: JsonValue;
   /**
-   * The literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any. kube-apiserver
-   * accepts them only for fields of type double.
+   * At most 1000 literals of whole numbers with a fraction or an exponent (`1.0`, `6E2`) by path, if there are any.
+   * kube-apiserver accepts them only for fields of type double.
    */
   readonly decimals?: ReadonlyMap<string, string>;
   /** The paths of duplicate keys in order (`metadata.labels.a`), at most 100. The last value of a key counts. */

@@ -46,8 +46,8 @@ const UNIONS = {
 } as const;
 
 /**
- * Writes seconds and nanoseconds since 1970. The text was validated when it was decoded. An invalid one is written as the zero
- * time.
+ * Writes the seconds since 1970, and the nanoseconds within the second. The text was validated when it was decoded. An invalid
+ * one is written as the zero time.
  */
 export function writeTime(writer: ProtobufWriter, value: string): void {
   const before = writer.length;

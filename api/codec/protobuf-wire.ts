@@ -19,6 +19,8 @@ const FIXED32 = 5;
 const INITIAL_BYTES = 64 * 1024;
 /** Lengths from here on are negative for Go. */
 const TWO_63 = 2 ** 63;
+/** The maximum number of messages within each other. */
+const MAX_DEPTH = 500;
 /** The maximum number of reads for one value. A map member takes three: its message, its key and its value. */
 const READS_A_VALUE = 3;
 
@@ -268,7 +270,7 @@ export class ProtobufReader {
     const size = this.varint();
     this.#need(size);
     this.#depth += 1;
-    if (this.#depth > 500) throw malformed('nested too deep');
+    if (this.#depth > MAX_DEPTH) throw malformed('nested too deep');
     const around = this.#end;
     this.#end = this.#at + size;
     return around;

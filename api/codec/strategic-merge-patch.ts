@@ -169,8 +169,7 @@ function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefi
 
 /**
  * Applies one member of a patch to `original`. Null removes the member. A list merges if the schema says so, and an object
- * merges unless the schema says otherwise. All other values replace the member. A
- * directive removes the items that it lists.
+ * merges unless the schema says otherwise. All other values replace the member. A directive removes the items that it lists.
  */
 function mergeMember(
   original: JsonObject,
@@ -298,8 +297,8 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
 }
 
 /**
- * Returns a value that is not merged with another one without the objects that have `$patch`, or `undefined` if it is one
- * itself. Objects are changed in place.
+ * Removes the objects with `$patch` from a value that is not merged with another one. Returns `undefined` if the value is such
+ * an object itself. Objects are changed in place.
  */
 function dropDirectives(value: JsonValue): JsonValue | undefined {
   if (Array.isArray(value)) return value.map(dropDirectives).filter((item) => item !== undefined);

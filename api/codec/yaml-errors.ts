@@ -23,7 +23,7 @@ function aboutStructure(line: number, text: string): string {
 const NO_TOKEN = 'found character that cannot start any token';
 const NO_MAPPING = 'mapping values are not allowed in this context';
 
-/** The reasons with one text for each, of errors about tokens. */
+/** The texts of errors about tokens, by the reason that js-yaml gives. */
 const TOKENS: readonly (readonly [RegExp, string])[] = [
   [/^unexpected end of the stream within a (?:double|single) quoted scalar/, 'found unexpected end of stream'],
   [/^unknown escape sequence/, 'found unknown escape character'],
@@ -98,8 +98,8 @@ function inFlow(reason: string, place: Place): string {
 }
 
 /**
- * Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. Takes time that
- * grows with the length of the text.
+ * Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. Takes time
+ * proportional to the length of the text.
  */
 function closingBracket({ text, position }: Place): string {
   const before = text.slice(0, position);

@@ -9,7 +9,10 @@ import { parseYaml, parseYamlDocuments } from './yaml.ts';
 /** A message to the thread. */
 export interface YamlJob {
   readonly text: Uint8Array;
-  /** What is parsed: the first document, the first one with the keys of its maps sorted, or all, without duplicate keys. */
+  /**
+   * What is parsed: the first document, the first one with the keys of its maps sorted, or all. The duplicate keys of all
+   * documents are not reported.
+   */
   readonly read: 'first' | 'first-sorted' | 'all';
 }
 

@@ -281,7 +281,7 @@ export function stringifyYaml(value: unknown): string {
   return [...yamlParts(value)].join('');
 }
 
-/** Encodes as UTF-8. */
+/** Encodes a value as `stringifyYaml` does, in UTF-8. */
 export function encodeYaml(value: unknown): Buffer {
   return Buffer.from(stringifyYaml(value));
 }
@@ -366,10 +366,12 @@ function text(value: string, indent: number): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** Returns a `|` block with the indicator that keeps trailing newlines. Parsers interpret leading blanks differently. */
+/**
+ * Returns a `|` block with the indicator that keeps trailing newlines. Returns a quoted text if it begins with a blank, which
+ * parsers interpret differently, or with a newline, or if one of its lines ends in a blank.
+ */
 function literal(value: string, indent: number): string {
   const body = trimEnd(value, '\n');
-  // Like go-yaml, it shows blanks at the end of a line between quotes.
   if (body === '' || /^[ \n]| \n| $/.test(body)) return quoteText(value);
   const newlines = value.length - body.length;
   const pad = ' '.repeat(indent + 2);

@@ -17,8 +17,8 @@ import { clientKey, endsOf } from './connection-limit.ts';
 import { type Handshake, limitHandshake } from './limited-handshake.ts';
 
 /**
- * The number of costly handshakes of a client address within the time from which on its handshakes are limited. The limit lets
- * others behind the same address in, such as the agent of a node on which a pod had the costly handshakes.
+ * The number of costly handshakes of a client address within `WITHIN_MS` from which on its handshakes are limited. The limit
+ * lets others behind the same address in, such as the agent of a node on which a pod had the costly handshakes.
  */
 const LIMITED_FROM = 2;
 /** The same for all addresses together, because one client may have many addresses. */
@@ -98,7 +98,7 @@ export class CostlyHandshakes {
     server.on('connection', (socket: Socket) => {
       const { remoteAddress: address = '' } = socket;
       const connection = { socket, address, ends: endsOf(socket), client: clientKey(address) };
-      // Until the handshake begins, nobody else listens.
+      // Until the handshake begins, nothing else listens for errors.
       socket.on('error', () => undefined);
       socket.once('close', () => {
         waiting.delete(connection);

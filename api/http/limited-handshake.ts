@@ -33,12 +33,12 @@ export function limitHandshake(
   shake.call(Object.create(server, { emit: { value: emit } }) as TlsServer, limited);
 }
 
-/** The bytes of limited handshakes that wait to be passed on. */
+/** The functions that pass on bytes of limited handshakes and wait for their turn. */
 const waiting: (() => void)[] = [];
 
 /**
- * Calls `pass` in a later turn of the event loop, one function in each turn. Each byte of a limited handshake may hold the
- * event loop, which others get between any two.
+ * Calls `pass` in a later turn of the event loop, one function in each turn. Each call may hold the event loop,
+ * and other work runs between two calls.
  */
 function inTurn(pass: () => void): void {
   waiting.push(pass);

@@ -53,11 +53,11 @@ function absoluteStart(target: string): number {
 export function rawAfter({ raw }: RequestPath, count: number): string {
   let at = 0;
   while (slashLength(raw, at) > 0) at += slashLength(raw, at);
-  for (let seen = 0; at < raw.length;) {
+  for (let separators = 0; at < raw.length;) {
     const length = slashLength(raw, at);
     if (length > 0) {
-      seen += 1;
-      if (seen === count) return `/${raw.slice(at + length)}`;
+      separators += 1;
+      if (separators === count) return `/${raw.slice(at + length)}`;
     }
     at += length > 0 ? length : 1;
   }

@@ -7,8 +7,8 @@
  * 2. Within a class, the owner with the fewest running pieces is next, and of those the one whose last turn is the longest ago.
  *    So however many owners come again and again, one that comes rarely is before all of them. If a class has too many waiting
  *    pieces, the owner with most loses its newest one; of owners with equally many, the one that has had a turn most recently.
- * 3. Of owners that have had no turn, one at random loses its piece. So an attacker has to fill the waiting
- *    places again and again to hold them.
+ * 3. Of owners that have had no turn, one at random loses its piece. So an attacker has to fill the waiting places again and
+ *    again to hold them.
  */
 
 /** The number of owners whose last turn, or success, is remembered. The one that is the longest ago is forgotten first. */

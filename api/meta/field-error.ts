@@ -90,10 +90,9 @@ function showValue(value: unknown): string {
   return escapedJson(json);
 }
 
-/** Escapes in a JSON text what Go's encoder escapes besides. */
+/** Escapes the characters of a JSON text that Go's encoder escapes and `JSON.stringify` does not. */
 export const escapedJson = (json: string): string => json.replaceAll(ESCAPED_IN_JSON, (char) => `\\u${hex(char, 4)}`);
 
-/** What Go's encoder of JSON escapes besides the control characters. */
 const ESCAPED_IN_JSON = /[<>&\u2028\u2029]/g;
 
 /** Quotes a string like Go's `strconv.Quote`, which escapes what cannot be printed. */

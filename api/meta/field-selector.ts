@@ -19,7 +19,7 @@ export interface FieldSelector {
   readonly requirements: readonly FieldRequirement[];
   readonly isEmpty: boolean;
   matches(get: FieldGetter): boolean;
-  /** Returns the value that `field` must have, if the selector requires exactly one. */
+  /** Returns the value that `field` must have, or `undefined` if no requirement demands one. */
   exactValue(field: string): string | undefined;
   toString(): string;
 }

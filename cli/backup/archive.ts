@@ -1,7 +1,7 @@
 /**
  * Writes and reads the archive of a backup: a compressed tar of `backup.json`, the storage, and the control plane's
- * certificates and keys. Reading accepts exactly these regular files and refuses every other archive, so that a hostile archive
- * cannot write outside of the directory.
+ * certificates and keys. Reading accepts exactly these regular files, and directories, and refuses every other archive, so that
+ * a hostile archive cannot write outside of the directory.
  */
 import { toError } from '../../api/meta/error-message.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -16,14 +16,14 @@ import { tarEntries } from '../../api/codec/tar-entries.ts';
 
 /** The size limit of each file except the storage. */
 const MAX_FILE_BYTES = 1 << 20;
-/** The maximum number of files of a backup. */
-const MAX_FILES = 1000;
+/** The maximum number of files and directories of a backup. */
+const MAX_ENTRIES = 1000;
 
 interface BackupLayout {
   /** Path of the storage below the directory. */
   readonly storage: string;
-  /** Files and directories of files, of which each may be missing. */
-  readonly rest: readonly string[];
+  /** The names of the other files and directories at the top, each of which may be missing. */
+  readonly otherNames: readonly string[];
 }
 
 /** Writes the files of the directories to a new file. Each path is relative to its directory. */
@@ -58,14 +58,17 @@ async function add(archive: Pack, directory: string, path: string): Promise<void
   await pipeline(size === 0 ? Readable.from([]) : createReadStream(source, { end: size - 1 }), entry);
 }
 
-/** Extracts the archive into an empty directory. Rejects with a one-line error if it is not a complete backup. */
+/**
+ * Extracts the archive into an empty directory. Rejects with a one-line error if the archive is damaged or has an entry that is
+ * not in the layout. Files that are missing are no error.
+ */
 export async function readBackupArchive(file: string, directory: string, layout: BackupLayout): Promise<void> {
   if (!(await stat(file)).isFile()) throw new Error('it is not a regular file');
   let count = 0;
   for await (const { parts, type, sizeBytes, mode, content } of tarEntries(createReadStream(file), createGunzip())) {
     const path = parts.join('/');
     count += 1;
-    if (count > MAX_FILES) throw new Error(`it has more than ${MAX_FILES} files`);
+    if (count > MAX_ENTRIES) throw new Error(`it has more than ${MAX_ENTRIES} entries`);
     if (!belongs(parts, layout))
       throw new Error(`it has an entry ${quoteText(path.slice(0, 100))}, which no backup has`);
     if (type === 'link') throw new Error(`its entry ${quoteText(path)} is a link`);
@@ -79,9 +82,9 @@ export async function readBackupArchive(file: string, directory: string, layout:
   }
 }
 
-function belongs(parts: readonly string[], { storage, rest }: BackupLayout): boolean {
+function belongs(parts: readonly string[], { storage, otherNames }: BackupLayout): boolean {
   const path = parts.join('/');
-  return storage === path || storage.startsWith(`${path}/`) || rest.includes(parts[0] ?? '');
+  return storage === path || storage.startsWith(`${path}/`) || otherNames.includes(parts[0] ?? '');
 }
 
 async function checkSize(

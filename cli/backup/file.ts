@@ -16,7 +16,7 @@ import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readBackupArchive, writeBackupArchive } from './archive.ts';
 import { CommandError } from '../command.ts';
 
-const ABOUT = 'backup.json';
+const METADATA_FILE = 'backup.json';
 const FORMAT = 1;
 
 interface ArchiveSources {
@@ -37,9 +37,9 @@ export async function writeArchive(file: string, { directory, storage, scratch }
     await mkdir(join(stage, dirname(STORAGE_FILE)));
     await rename(storage, join(stage, STORAGE_FILE));
     shrinkCopy(join(stage, STORAGE_FILE));
-    await writeFile(join(stage, ABOUT), stringifyJson({ format: FORMAT, made: formatTime(systemClock.now()) }));
+    await writeFile(join(stage, METADATA_FILE), stringifyJson({ format: FORMAT, made: formatTime(systemClock.now()) }));
     await writeBackupArchive(file, [
-      { directory: stage, path: ABOUT },
+      { directory: stage, path: METADATA_FILE },
       { directory: stage, path: STORAGE_FILE },
       ...BACKED_UP.filter((name) => existsSync(join(directory, name))).map((path) => ({ directory, path })),
     ]);
@@ -65,18 +65,18 @@ export async function verifyArchive(file: string, scratch: string): Promise<Tria
 /** Extracts an archive into an empty directory. Rejects with `CommandError` if it is no backup. */
 export async function readArchive(file: string, directory: string): Promise<void> {
   try {
-    await readBackupArchive(file, directory, { storage: STORAGE_FILE, rest: [ABOUT, ...BACKED_UP] });
+    await readBackupArchive(file, directory, { storage: STORAGE_FILE, otherNames: [METADATA_FILE, ...BACKED_UP] });
   } catch (error) {
     const why = errorMessage(error);
     throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
   }
-  if ((await formatOf(join(directory, ABOUT))) !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
+  if ((await formatOf(join(directory, METADATA_FILE))) !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
     throw new CommandError(`${file} is no backup that this version of orchlet knows`);
 }
 
 /** Reads the format of a backup, and returns `undefined` if the file is missing or holds something else. */
-async function formatOf(about: string): Promise<unknown> {
-  const text = await readFile(about, 'utf8').catch(() => '{}');
+async function formatOf(metadataFile: string): Promise<unknown> {
+  const text = await readFile(metadataFile, 'utf8').catch(() => '{}');
   try {
     const read: unknown = JSON.parse(text);
     return typeof read === 'object' && read !== null && 'format' in read ? read.format : undefined;

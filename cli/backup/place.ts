@@ -42,8 +42,8 @@ export function directoryPlace(directory: string, clock: Clock): BackupPlace {
 }
 
 /**
- * Creates the access to a place in S3. Throws `CommandError` if the place or its credentials are invalid. It does not connect
- * to the server.
+ * Creates the access to a place in S3. Rejects with `UsageError` for an invalid place, and with `CommandError` for invalid or
+ * missing settings. Does not connect to the server.
  */
 export async function s3Place(place: string, flags: S3Flags, clock: Clock): Promise<BackupPlace> {
   const { bucket: name, key } = parseS3Location(place);

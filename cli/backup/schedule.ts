@@ -76,7 +76,8 @@ export interface ScheduledBackups {
 
 const NAME = /^orchlet-\d{8}T\d{6}Z\.tgz$/;
 const DRAFT = /^orchlet-\d{8}T\d{6}Z\.tgz\.[0-9a-f]{8}\.part$/;
-const MAX_MS = 30 * 60_000;
+/** The time after which a backup that still runs is killed. Older drafts belong to no running backup. */
+const MAX_BACKUP_MS = 30 * 60_000;
 
 /**
  * Throws if the schedule or the place in S3 is invalid. It is called before the start, and loads node-cron only if there is a
@@ -160,7 +161,7 @@ export async function takeBackup({ place, keep, clock, logger, signal, write }: 
     // After the clock was set back, others have later names than the newest one.
     const others = (await place.names()).filter((name) => NAME.test(name) && name !== written).sort();
     for (const name of others.slice(0, Math.max(0, others.length - (keep - 1)))) await place.remove(name);
-    await place.removeOldDrafts((name) => DRAFT.test(name), MAX_MS);
+    await place.removeOldDrafts((name) => DRAFT.test(name), MAX_BACKUP_MS);
   } catch (error) {
     logger.error({ err: error, place: place.target('') }, 'Older backups cannot be removed');
   }
@@ -180,7 +181,7 @@ async function spawnBackup(
   ];
   const child = spawn(program, [...own, 'backup', file, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
-    timeout: MAX_MS,
+    timeout: MAX_BACKUP_MS,
     signal,
   });
   const closed = Promise.withResolvers<number | null>();

@@ -1,7 +1,7 @@
 /**
  * Makes and removes temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its
- * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets; the
- * next start of the control plane removes them.
+ * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets. The
+ * next start of the control plane removes them, and the next `orchlet backup` removes such directories.
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { isOrchlet } from '../processes.ts';
 
 const OWN = /^work-(\d+)-/;
-/** Copies of the control plane; directories of earlier versions. */
+/** Copies that the control plane wrote, and directories of earlier versions. */
 const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
 
 /** Creates a directory, which the caller removes. The control plane writes its copies to the parent. */
@@ -19,13 +19,16 @@ export async function makeBackupScratch(dataDirectory: string): Promise<string> 
   return mkdtemp(join(parent, `work-${process.pid}-`));
 }
 
-/** Removes the leftovers of processes that have exited, by their ids or ages. Never throws: failures are logged. */
+/**
+ * Removes the directories of processes that have exited, and other files that are older than `startedAtMs`. Never rejects:
+ * failures are logged.
+ */
 export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: number, logger: Logger): Promise<void> {
   const parent = join(dataDirectory, 'backup');
   for (const name of await readdir(parent).catch(() => [])) {
     const path = join(parent, name);
     try {
-      if (!(await isLeft(name, path, startedAtMs))) continue;
+      if (!(await isLeftover(name, path, startedAtMs))) continue;
       await rm(path, { recursive: true, force: true });
       logger.info({ path }, 'Removed the files of a backup that was killed');
     } catch (error) {
@@ -34,7 +37,7 @@ export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: 
   }
 }
 
-async function isLeft(name: string, path: string, startedAtMs: number): Promise<boolean> {
+async function isLeftover(name: string, path: string, startedAtMs: number): Promise<boolean> {
   const pid = OWN.exec(name)?.[1];
   if (pid !== undefined) return !(await isOrchlet(Number(pid)));
   return UNOWNED.test(name) && (await stat(path)).mtimeMs < startedAtMs;

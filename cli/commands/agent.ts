@@ -1,4 +1,4 @@
-/** `orchlet agent` runs a node agent until a signal ends it. */
+/** `orchlet agent` runs a node agent until a signal or the agent itself ends it. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { resolve } from 'node:path';
 import { effectiveOptions, preferFileWarnings } from '../../agent/options/config/effective-options.ts';

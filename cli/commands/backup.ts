@@ -164,7 +164,7 @@ function refuseCopy(directory: string): void {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
-/** Throws if the file cannot be written there. It runs before the storage is copied, which takes long. */
+/** Throws if the file is a directory or is in none. It runs before the storage is copied, which takes long. */
 async function checkTarget(file: string): Promise<void> {
   if ((await statOf(dirname(file)))?.isDirectory() !== true)
     throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);

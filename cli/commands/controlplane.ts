@@ -1,4 +1,6 @@
-/** `orchlet controlplane` runs a control plane, and its scheduled backups, until a signal ends it. */
+/**
+ * `orchlet controlplane` runs a control plane, and its scheduled backups, until a signal or a failure of the storage ends it.
+ */
 import { resolve } from 'node:path';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';

@@ -36,7 +36,10 @@ function rowOf({ member, status }: MemberHealth, leaderId: string | undefined): 
   ];
 }
 
-/** Whether the loss of one more voting member would stop the cluster. One or two members never bear a loss. */
+/**
+ * Whether the loss of one more voting member would stop the cluster. Always false for one or two voting members, which never
+ * bear a loss.
+ */
 function isAtRisk(health: readonly MemberHealth[]): boolean {
   const voters = health.filter(({ member }) => !member.isLearner);
   const answering = voters.filter(({ status }) => status !== undefined).length;

@@ -195,24 +195,25 @@ function textsOf(configMap: unknown): ReadonlyMap<string, string> {
   return new Map(entries.filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
 }
 
-/** Tries one server after the other. Throws at the first wrong server; a server that does not answer is skipped. */
+/**
+ * Tries one server after the other. Throws at the first server with a wrong `cluster-info`. A server that does not answer is
+ * skipped, and throws if it is the last one.
+ */
 async function discoverFirst(
   urls: readonly string[],
   token: BootstrapToken,
   io: CommandIo,
 ): Promise<{ readonly url: string; readonly discovered: Discovered }> {
-  const failures: unknown[] = [];
   for (const url of urls) {
     try {
       return { url, discovered: await discover(url, token, io.clock) };
     } catch (error) {
       const isLast = url === urls.at(-1);
       if (isLast || !(error instanceof UnreachableError)) throw error;
-      failures.push(error);
       io.stderr.write(`${printable(error.message)}; trying the next server\n`);
     }
   }
-  throw new CommandError('no server was given: name one, such as https://10.0.0.1:6443', { cause: failures.at(-1) });
+  throw new CommandError('no server was given: name one, such as https://10.0.0.1:6443');
 }
 
 /**
@@ -310,7 +311,7 @@ interface VerifiedCluster {
   readonly servers: readonly string[];
 }
 
-/** Writes the kubeconfig and the flags of the agent, and starts it. */
+/** Writes the kubeconfig and the flags of the agent. Starts its service, or prints how to start the agent. */
 async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinValues, io: CommandIo): Promise<number> {
   const bootstrap = joinPath(values.configDir, 'bootstrap.kubeconfig');
   await makeFolder(joinPath(values.configDir, 'manifests'), 0o755);
@@ -332,7 +333,7 @@ async function becomeNode({ url, ca, servers }: VerifiedCluster, values: JoinVal
     '--anonymous-auth=false',
     '--authentication-token-webhook',
     '--authorization-mode Webhook',
-    // Without authentication, it would show the pods of all namespaces, their environment included, to every pod.
+    // The read-only port would show the pods of all namespaces, their environment included, to every pod.
     '--read-only-port=0',
     ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
   ];
@@ -362,7 +363,8 @@ export const join: Command = {
   async run(parsed, io) {
     io.hideArguments('orchlet join');
     const given = parsed.values as unknown as JoinValues;
-    // Where the owner cannot reach the directory, the command runs once more, and its input can be read once.
+    // If the owner cannot reach the directory, this runs the whole command a second time. So it precedes the reading of the
+    // standard input, which is possible only once.
     if (given.controlPlane) await withRightsOfOwner(given.dataDir, io, () => Promise.resolve());
     const values = { ...given, ...(await secretsOf(given, io)) };
     const servers = [...parsed.arguments, ...values.servers];

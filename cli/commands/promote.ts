@@ -140,7 +140,7 @@ async function promoteStopped(
     else if (role.role === 'standby' && role.completeAtMs === 0)
       throw new CommandError('the copy was never complete: there is nothing to promote');
     else {
-      // The revisions after one leap are those of the control plane that took the place of this one.
+      // The control plane that took the place of this one has leapt once, so this one leaps beyond its revisions.
       if (role.role === 'fenced') await copy.leap();
       const { lastRevision: revision } = copy;
       await copy.leap();

@@ -19,7 +19,7 @@ import {
 import { accessFlags, withCluster } from '../cluster-access.ts';
 import { embeddedEtcdOf } from '../embedded-etcd.ts';
 import { bundleFlags, type BundleValues, publishBundle } from '../published-bundle.ts';
-import { LONGEST_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
+import { MAX_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { formatTable } from '../table.ts';
@@ -95,7 +95,7 @@ export const tokenCreate: Command = {
     const bundle = parsed.values as unknown as BundleValues;
     const givenMs = Number(parsed.values['ttl']);
     // A token that gives access to the keys of the cluster is not valid for longer.
-    const ttlMs = bundle.controlPlane ? Math.min(givenMs > 0 ? givenMs : Infinity, LONGEST_LIFE_MS) : givenMs;
+    const ttlMs = bundle.controlPlane ? Math.min(givenMs > 0 ? givenMs : Infinity, MAX_LIFE_MS) : givenMs;
     const secret = tokenSecret(token, {
       groups,
       usages,
@@ -130,8 +130,8 @@ export const tokenCreate: Command = {
 const PLAIN_URL = /^https:\/\/[A-Za-z0-9.:[\]-]+$/;
 
 /**
- * Returns the address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Whoever may
- * edit ConfigMaps of kube-public writes it.
+ * Returns the address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Returns
+ * `otherwise` for a text that is no plain URL, because whoever may edit ConfigMaps of kube-public can write any text there.
  */
 async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
   const info = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {

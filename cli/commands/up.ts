@@ -232,7 +232,10 @@ async function startUntil(
   return undefined;
 }
 
-/** Allows the API server to connect to this node on a loopback address: a host without a network has no other. */
+/**
+ * Returns the flags of the control plane. They allow the API server to connect to this node on a loopback address, because a
+ * host without a network has no other.
+ */
 function ownPlaneFlags(
   agent: Pick<AgentFlags, 'hostnameOverride'>,
   values: UpFlags,
@@ -250,8 +253,8 @@ function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
 }
 
 /**
- * Returns the mode of network policies for the agent of this process. Without the service `kube-dns`, the agent does not
- * recognize a cluster whose policies it enforces.
+ * Returns the mode of network policies for the agent of this process, or an empty object for the agent's default, by which it
+ * enforces policies only in a cluster that it recognizes by the service `kube-dns`.
  */
 function policyMode(values: Pick<UpFlags, 'disable' | 'serviceProxy'>): Partial<Pick<AgentFlags, 'networkPolicy'>> {
   if (!isPartEnabled(values, 'network-policies')) return { networkPolicy: 'none' };
@@ -275,9 +278,9 @@ async function agentFlagsFor(
   const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
   // The agent has a copy of its own, since it rewrites the file in a CA rotation and must not touch the control plane's.
   const clientCaFile = join(agentDirectory, 'client-ca.crt');
-  // On a full disk nothing can be written, and nothing needs to be.
-  const known = await readFile(clientCaFile, 'utf8').catch(() => undefined);
-  if (known !== plane.ca) await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
+  // A file that has not changed is not written, so that the agent also starts on a full disk.
+  const existing = await readFile(clientCaFile, 'utf8').catch(() => undefined);
+  if (existing !== plane.ca) await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
   const { serviceProxy } = values;
   const passed = NODE_KEYS.filter((key) => given.has(key));
   return {

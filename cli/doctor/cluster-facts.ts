@@ -25,8 +25,8 @@ interface HostDirectories {
 }
 
 /**
- * Runs `work` with the administrator's kubeconfig, or the agent's, which may read less. Resolves to `undefined` without one.
- * Root uses none of an agent of another user, because that may name programs.
+ * Runs `work` with the administrator's kubeconfig, or the agent's, which may read less. Resolves to `undefined` if this host
+ * has neither. Rejects if root would use that of an agent of another user, because a kubeconfig may name programs.
  */
 export async function withClusterOfHost<T>(
   { data, root }: HostDirectories,
@@ -51,10 +51,10 @@ export async function readClusterFacts({ client, server }: Cluster, rootDirector
   const dns = (await tolerate(client.get(services, SYSTEM_NAMESPACE, 'kube-dns', { signal }), isMissing)) as
     | Service
     | undefined;
-  const all = await tolerate(client.list(nodes, { limit: MAX_OBJECTS, signal }), isForbidden);
-  const known = await tolerate(client.list(pods, { limit: MAX_OBJECTS, signal }), isForbidden);
+  const nodeList = await tolerate(client.list(nodes, { limit: MAX_OBJECTS, signal }), isForbidden);
+  const podList = await tolerate(client.list(pods, { limit: MAX_OBJECTS, signal }), isForbidden);
   const podsOf = Map.groupBy(
-    (known?.items ?? []).flatMap((pod) => addressesOf(pod as Pod)),
+    (podList?.items ?? []).flatMap((pod) => addressesOf(pod as Pod)),
     ({ node }) => node,
   );
   const [{ port = 443 } = {}] = kubernetes?.spec?.ports ?? [];
@@ -62,7 +62,7 @@ export async function readClusterFacts({ client, server }: Cluster, rootDirector
   return {
     server,
     ownName,
-    nodes: all?.items.map((node) => nodeFacts(node as Node, podsOf.get(node.metadata.name ?? '') ?? [])),
+    nodes: nodeList?.items.map((node) => nodeFacts(node as Node, podsOf.get(node.metadata.name ?? '') ?? [])),
     kubernetes: address === undefined ? undefined : { address, port },
     nameServer: dns?.spec?.clusterIP,
     domain: 'cluster.local',

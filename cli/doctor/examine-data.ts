@@ -32,7 +32,7 @@ export interface ExaminedData {
 
 /**
  * Examines the database of a data directory. `exportFile` is the archive to write, a file that does not exist yet, or `''` for
- * none. Rejects with `CommandError`.
+ * none. Rejects with `CommandError` if there is no database, the control plane runs, or `exportFile` exists.
  */
 export async function examineData(directory: string, exportFile: string, io: CommandIo): Promise<ExaminedData> {
   const read = await withRightsOfOwner(directory, io, () => readData(directory, io));
@@ -44,7 +44,7 @@ export async function examineData(directory: string, exportFile: string, io: Com
 interface ReadData {
   readonly found: Salvage;
   /** The other files of a backup. */
-  readonly rest: readonly SmallFile[];
+  readonly otherFiles: readonly SmallFile[];
 }
 
 async function readData(directory: string, io: CommandIo): Promise<ReadData> {
@@ -56,7 +56,7 @@ async function readData(directory: string, io: CommandIo): Promise<ReadData> {
       `the control plane of ${directory} runs (process ${pid}) and changes the files: stop it with 'orchlet stop', pods run on`,
     );
   const found = await largeStep(io, 'Examining the database', file, () => salvage(file));
-  return { found, rest: (await Promise.all(BACKED_UP.map((name) => filesOf(directory, name)))).flat() };
+  return { found, otherFiles: (await Promise.all(BACKED_UP.map((name) => filesOf(directory, name)))).flat() };
 }
 
 interface SmallFile {
@@ -66,7 +66,7 @@ interface SmallFile {
   readonly content: Buffer;
 }
 
-/** Reads a file, or those of a folder and its folders. Resolves to none if it does not exist. */
+/** Reads a file, or all files below a folder. Resolves to an empty list if the path does not exist. */
 async function filesOf(directory: string, path: string): Promise<readonly SmallFile[]> {
   const place = join(directory, path);
   const found = await stat(place).catch(ifMissing);
@@ -82,7 +82,7 @@ async function filesOf(directory: string, path: string): Promise<readonly SmallF
  * the one that fails.
  */
 async function exportSalvaged(
-  { found, rest }: ReadData,
+  { found, otherFiles }: ReadData,
   file: string,
   io: CommandIo,
 ): Promise<{ readonly file: string; readonly objects: number }> {
@@ -91,8 +91,8 @@ async function exportSalvaged(
   try {
     const storage = join(scratch, 'salvaged.db');
     writeSalvaged(storage, found);
-    const directory = join(scratch, 'rest');
-    for (const { path, mode, content } of rest) {
+    const directory = join(scratch, 'other-files');
+    for (const { path, mode, content } of otherFiles) {
       await mkdir(dirname(join(directory, path)), { recursive: true, mode: 0o700 });
       await writeFile(join(directory, path), content, { flag: 'wx', mode });
     }

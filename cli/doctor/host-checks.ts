@@ -1,7 +1,7 @@
 /**
- * Checks the requirements of orchlet that can be read without changing or calling anything: user, name, time, cgroups, kernel,
- * swap, disk and tools. Each check returns one finding. A finding that is not `ok` names a remedy. `orchlet doctor` prints
- * them.
+ * Checks the requirements of orchlet that need neither changes of the host nor a server: user, name, time, cgroups, kernel,
+ * swap, disk and tools. Rules are tried in a network namespace of their own. Each check returns one finding. A finding that is
+ * not `ok` names a remedy. `orchlet doctor` prints them.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
@@ -252,7 +252,7 @@ function checkBridgeRules(name: string, problem: string): Finding {
   };
 }
 
-/** The files that a kernel has whose connection tracking knows the protocol. They are there once it is in use. */
+/** Files that exist, once connection tracking is in use, if the kernel tracks connections of the protocol. */
 const TRACKED = {
   udp: '/proc/sys/net/netfilter/nf_conntrack_udp_timeout',
   sctp: '/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established',

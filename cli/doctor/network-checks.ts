@@ -23,7 +23,7 @@ export interface ClusterNodeFacts {
 /** What this host knows of its cluster. */
 export interface ClusterFacts {
   readonly server: string;
-  /** The name of this host's node; the other nodes are those without it. */
+  /** The name of this host's node. Nodes with other names are other hosts. */
   readonly ownName: string;
   /** The nodes; `undefined` if the credentials of this host may not read them. */
   readonly nodes: readonly ClusterNodeFacts[] | undefined;

@@ -106,7 +106,10 @@ const exists = (path: string): Promise<boolean> =>
 
 const tree = (path: string): Leftover => ({ text: path, remove: () => removeTree(path) });
 
-/** Removes everything that can be removed before it fails. A directory that is a link or a disk of its own stays, empty. */
+/**
+ * Removes a directory with its content. Fails before it removes anything if something is mounted below, and otherwise after it
+ * has removed everything that can be removed. A directory that is a link or a disk of its own stays, empty.
+ */
 async function emptyDirectory(path: string): Promise<void> {
   const top = `${await realpath(path)}${sep}`;
   const mounted = (await hostMounter.list()).map((point) => point.path).filter((point) => point.startsWith(top));

@@ -15,7 +15,7 @@ export interface ResetTarget {
   /** The root directory of the agent. */
   readonly rootDirectory: string;
   readonly record: HostRecord;
-  /** Whether an agent seems to have used the directory. If not, only files that certainly belong to an agent are removed. */
+  /** Whether an agent seems to have used the directory. If not, cgroups of pods stay, because they may be those of others. */
   readonly isKnown: boolean;
   /** The agent's name in container runtimes. */
   readonly instance: string;

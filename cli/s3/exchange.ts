@@ -22,7 +22,7 @@ const ANSWER_MS = 10 * 60_000;
 const PIECE_BYTES = 8 << 20;
 const MAX_ANSWER_BYTES = 1 << 20;
 const RETRY_DELAYS_MS = [1000, 4000, 10_000];
-const PASSING = new Set([408, 429, 500, 502, 503, 504]);
+const TRANSIENT_STATUSES = new Set([408, 429, 500, 502, 503, 504]);
 
 interface S3Request {
   readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE';
@@ -37,7 +37,7 @@ interface S3Answer {
   readonly text: string;
 }
 
-/** The error response of the server. */
+/** A response that is an error. The status is 0 for a response that is too large. */
 export class S3Error extends CommandError {
   readonly status: number;
 
@@ -91,8 +91,9 @@ export class S3Exchange {
       try {
         return await read(await this.#open(asked));
       } catch (error) {
-        const isPassing = error instanceof S3Error ? PASSING.has(error.status) : !(error instanceof CommandError);
-        if (!isPassing) throw error;
+        const isTransient =
+          error instanceof S3Error ? TRANSIENT_STATUSES.has(error.status) : !(error instanceof CommandError);
+        if (!isTransient) throw error;
         if (delayMs === undefined) throw this.#described(asked, error);
         await this.#clock.sleep(delayMs);
       }

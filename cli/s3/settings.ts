@@ -66,7 +66,7 @@ export async function s3Settings(bucket: string, flags: S3Flags, env: Environmen
     url: bucketUrl(bucket, region, endpoint),
     region,
     credentials: await credentialsOf(env),
-    ...(caFile === undefined ? {} : { ca: await readText(caFile) }),
+    ...(caFile === undefined ? {} : { ca: await readText(caFile, 'AWS_CA_BUNDLE names it') }),
   };
 }
 
@@ -86,6 +86,9 @@ function bucketUrl(bucket: string, region: string, endpoint: string | undefined)
   return url;
 }
 
+const CREDENTIALS_REMEDY =
+  'S3 takes its credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from AWS_SHARED_CREDENTIALS_FILE';
+
 async function credentialsOf(env: Environment): Promise<S3Credentials> {
   const [accessKeyId, secretAccessKey] = [env['AWS_ACCESS_KEY_ID'] ?? '', env['AWS_SECRET_ACCESS_KEY'] ?? ''];
   if (accessKeyId !== '' && secretAccessKey !== '')
@@ -93,7 +96,7 @@ async function credentialsOf(env: Environment): Promise<S3Credentials> {
   const file =
     firstOf(env['AWS_SHARED_CREDENTIALS_FILE']) ?? join(firstOf(env['HOME']) ?? homedir(), '.aws/credentials');
   const profile = firstOf(env['AWS_PROFILE']) ?? 'default';
-  const values = profileOf(await readText(file), profile);
+  const values = profileOf(await readText(file, CREDENTIALS_REMEDY), profile);
   const [id, secret] = [values.get('aws_access_key_id') ?? '', values.get('aws_secret_access_key') ?? ''];
   if (id === '' || secret === '') throw new CommandError(`${file} has no credentials in the profile [${profile}]`);
   return withToken({ accessKeyId: id, secretAccessKey: secret }, values.get('aws_session_token'));
@@ -115,14 +118,11 @@ function profileOf(text: string, profile: string): ReadonlyMap<string, string> {
   return values;
 }
 
-async function readText(file: string): Promise<string> {
+async function readText(file: string, remedy: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? String(error);
-    throw new CommandError(
-      `${file} cannot be read (${code}); S3 takes its credentials from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from AWS_SHARED_CREDENTIALS_FILE`,
-      { cause: error },
-    );
+    throw new CommandError(`${file} cannot be read (${code}); ${remedy}`, { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Compares two values of one type. Returns the sets of added, removed and modified paths.
  *
- * It runs on every write, so it walks both values once and creates nothing but the sets.
+ * It runs on every write, so it walks both values only once.
  */
 import { jsonEqual } from '../../meta/json-equality.ts';
 import { isJsonObject } from '../../meta/json-object.ts';

@@ -18,7 +18,7 @@ export function decodeFieldsV1(fields: JsonObject): FieldSet {
  * are not a field set.
  */
 function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
-  let own = true;
+  let isCanonical = true;
   for (const key of Object.keys(fields)) {
     if (key === '.') {
       target.owned = true;
@@ -26,15 +26,15 @@ function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
     }
     const element = normalizeElement(key);
     if (element === undefined) throw new Error(`failed to decode the path element ${key}`);
-    if (element !== key) own = false;
+    if (element !== key) isCanonical = false;
     const value = fields[key];
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       throw new Error(`failed to decode the fields below ${key}`);
     }
     if (Object.keys(value).length === 0) target.own(element);
-    else if (!decodeInto(target.child(element), value)) own = false;
+    else if (!decodeInto(target.child(element), value)) isCanonical = false;
   }
-  return own;
+  return isCanonical;
 }
 
 /** Returns the wire form, which is shared and must not be changed. */

@@ -9,7 +9,7 @@ import { type ArchivePart, hostileArchives, tarOf } from '../../../hostile-archi
 import { orchlet } from '../command-run.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
-const LAYOUT = { storage: 'storage/orchlet.db', rest: ['backup.json', 'pki', 'admin.kubeconfig'] };
+const LAYOUT = { storage: 'storage/orchlet.db', otherNames: ['backup.json', 'pki', 'admin.kubeconfig'] };
 
 function scratch(): { readonly data: string; readonly outside: string; readonly file: string } {
   const directory = temporaryFolder();
@@ -88,7 +88,7 @@ describe('a backup', () => {
     }),
     more(
       'more files than any backup has',
-      /more than 1000 files$/,
+      /more than 1000 entries$/,
       ...Array.from({ length: 1000 }, (_, at) => ({ header: { name: `pki/${at}` } })),
     ),
     more('a file twice', /EEXIST/, { header: { name: 'pki/a' } }, { header: { name: 'pki/a' } }),

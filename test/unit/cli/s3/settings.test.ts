@@ -72,4 +72,8 @@ test('credentials come from variables, or from a profile of the shared file', as
     read({ HOME: directory }),
     /cannot be read \(ENOENT\); S3 takes its credentials from AWS_ACCESS_KEY_ID/,
   );
+  await assert.rejects(
+    read({ ...KEYS, AWS_CA_BUNDLE: `${directory}/missing` }),
+    /missing cannot be read \(ENOENT\); AWS_CA_BUNDLE names it$/,
+  );
 });
