@@ -1,6 +1,6 @@
 /**
- * Lists the names in `--controllers`, and selects controllers by such a list. This file has no further imports, because the
- * flag table imports it.
+ * Lists the names in `--controllers`, and selects controllers by such a list. This file imports no controller, because the flag
+ * table imports it.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 
@@ -115,14 +115,14 @@ const ABSENT: ReadonlySet<string> = new Set([
   'storage-version-gc',
 ]);
 
-const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...ALIASES.keys()]);
+const validNames: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...ALIASES.keys()]);
 
 /** Returns why the list is invalid; `undefined` if it is valid. */
 export function checkControllers(selection: readonly string[]): string | undefined {
   for (const entry of selection) {
     const name = entry.replace(/^-/, '');
     // kube-controller-manager refuses `-*`, but scripts write it for none, and it cannot mean anything else.
-    if (name === '*' || known.has(name) || (entry !== name && ABSENT.has(name))) continue;
+    if (name === '*' || validNames.has(name) || (entry !== name && ABSENT.has(name))) continue;
     return `${quoteText(name)} is not in the list of known controllers`;
   }
   return undefined;

@@ -17,6 +17,8 @@ import { safeEncode } from './safe-hash.ts';
 export const REVISION_HASH = 'controller-revision-hash';
 /** The label of the revisions of stateful sets. */
 const STATEFUL_HASH = 'controller.kubernetes.io/hash';
+/** The part of an owner's name that the names of its revisions begin with, as in kube-controller-manager. */
+const MAX_PREFIX_LENGTH = 223;
 
 /**
  * Returns the template as a patch that restores it. The order of members is fixed, because kubectl and kube-controller-manager
@@ -93,7 +95,7 @@ export async function syncRevisions<Owner extends KubeObject>(
     apiVersion: 'apps/v1',
     kind: 'ControllerRevision',
     metadata: {
-      name: `${(owner.metadata.name ?? '').slice(0, 223)}-${hash}`,
+      name: `${(owner.metadata.name ?? '').slice(0, MAX_PREFIX_LENGTH)}-${hash}`,
       namespace,
       labels: {
         ...history.template.metadata?.labels,

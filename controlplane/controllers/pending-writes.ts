@@ -14,7 +14,8 @@ const EXPECTATIONS_TIMEOUT_MS = 300_000;
 interface Pending {
   version: bigint;
   readonly deletions: Map<string, KubeObject>;
-  at: number;
+  /** The monotonic time of the last write. */
+  lastWriteMs: number;
 }
 
 /** Keeps the writes by key in memory. */
@@ -47,7 +48,7 @@ export class PendingWrites<T extends KubeObject> {
   settled(key: string): boolean {
     const pending = this.#pending.get(key);
     if (pending === undefined) return true;
-    if (this.#clock.monotonic() - pending.at < EXPECTATIONS_TIMEOUT_MS) {
+    if (this.#clock.monotonic() - pending.lastWriteMs < EXPECTATIONS_TIMEOUT_MS) {
       if (this.#cache.seenVersion < pending.version) return false;
       for (const object of pending.deletions.values()) {
         const cached = this.#cache.get(object.metadata.namespace ?? '', object.metadata.name ?? '');
@@ -62,10 +63,10 @@ export class PendingWrites<T extends KubeObject> {
   #of(key: string): Pending {
     let pending = this.#pending.get(key);
     if (pending === undefined) {
-      pending = { version: 0n, deletions: new Map(), at: this.#clock.monotonic() };
+      pending = { version: 0n, deletions: new Map(), lastWriteMs: 0 };
       this.#pending.set(key, pending);
     }
-    pending.at = this.#clock.monotonic();
+    pending.lastWriteMs = this.#clock.monotonic();
     return pending;
   }
 }

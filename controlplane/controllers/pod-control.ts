@@ -55,14 +55,14 @@ export class PodControl<Owner extends KubeObject> {
 
   async create(owner: Owner, pod: Pod): Promise<Pod> {
     const { client, recorder } = this.#environment;
-    const about = referenceTo(owner, this.#ownerResource);
+    const ownerReference = referenceTo(owner, this.#ownerResource);
     try {
       const created = await client.create(pods, owner.metadata.namespace ?? '', pod);
-      recorder.event(about, 'Normal', 'SuccessfulCreate', `Created pod: ${created.metadata.name}`);
+      recorder.event(ownerReference, 'Normal', 'SuccessfulCreate', `Created pod: ${created.metadata.name}`);
       return created;
     } catch (error) {
       if (!isNamespaceTerminating(error)) {
-        recorder.event(about, 'Warning', 'FailedCreate', `Error creating: ${(error as Error).message}`);
+        recorder.event(ownerReference, 'Warning', 'FailedCreate', `Error creating: ${(error as Error).message}`);
       }
       throw error;
     }
@@ -71,14 +71,14 @@ export class PodControl<Owner extends KubeObject> {
   /** Deletes the pod and records an event about the owner. A pod that does not exist any more counts as deleted. */
   async delete(owner: Owner, pod: Pod): Promise<void> {
     const { client, recorder } = this.#environment;
-    const about = referenceTo(owner, this.#ownerResource);
+    const ownerReference = referenceTo(owner, this.#ownerResource);
     const { namespace = '', name = '', uid } = pod.metadata;
     try {
       await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
-      recorder.event(about, 'Normal', 'SuccessfulDelete', `Deleted pod: ${name}`);
+      recorder.event(ownerReference, 'Normal', 'SuccessfulDelete', `Deleted pod: ${name}`);
     } catch (error) {
       if (isNotFound(error)) return;
-      recorder.event(about, 'Warning', 'FailedDelete', `Error deleting: ${(error as Error).message}`);
+      recorder.event(ownerReference, 'Warning', 'FailedDelete', `Error deleting: ${(error as Error).message}`);
       throw error;
     }
   }

@@ -92,8 +92,8 @@ function deletionCost(pod: Pod): number {
   return /^-?[0-9]+$/.test(cost) ? Number(cost) : 0;
 }
 
-/** Returns the order of magnitude of an age. */
+/** Returns the binary logarithm of an age in nanoseconds, as kube-controller-manager does, and -1 without an age. */
 function ageBucket(nowMs: number, sinceMs: number): number {
-  const age = nowMs - sinceMs;
-  return age <= 0 ? -1 : Math.floor(Math.log2(age * 1e6));
+  const ageMs = nowMs - sinceMs;
+  return ageMs <= 0 ? -1 : Math.floor(Math.log2(ageMs * 1e6));
 }

@@ -148,19 +148,19 @@ const SCALARS: Readonly<Partial<Record<Scalar, CelType>>> = {
 const structTypes = new WeakMap<StructType, CelType>();
 
 /** Returns the type of a struct of the schema. */
-function typeOfStruct(of: StructType): CelType {
-  let type = structTypes.get(of);
+function typeOfStruct(structType: StructType): CelType {
+  let type = structTypes.get(structType);
   if (type === undefined) {
     type = {
       kind: 'object',
-      name: of.name,
+      name: structType.name,
       field(name) {
-        const field = of.fields.get(name);
+        const field = structType.fields.get(name);
         if (field !== undefined) return typeOfNode(field.type);
-        return of.preserveUnknown === true ? dyn : undefined;
+        return structType.preserveUnknown === true ? dyn : undefined;
       },
     };
-    structTypes.set(of, type);
+    structTypes.set(structType, type);
   }
   return type;
 }

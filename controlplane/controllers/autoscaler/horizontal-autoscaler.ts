@@ -114,14 +114,14 @@ class HorizontalAutoscaler {
     if (generation !== undefined) status.observedGeneration = generation;
     const turn: Turn = { autoscaler, status, nowMs: this.#environment.clock.now() };
     try {
-      await this.#turn(key, turn);
+      await this.#evaluate(key, turn);
     } finally {
       await this.#writeStatus(turn);
     }
     return true;
   }
 
-  async #turn(key: string, turn: Turn): Promise<void> {
+  async #evaluate(key: string, turn: Turn): Promise<void> {
     const { autoscaler, status, nowMs } = turn;
     const target = await this.#target(turn);
     if (target === undefined) return;
@@ -150,7 +150,7 @@ class HorizontalAutoscaler {
         status.desiredReplicas = autoscaler.status?.desiredReplicas ?? 0;
         return;
       }
-      desired = this.#steady(turn, best.replicas, { current, min, max }, history);
+      desired = this.#stabilize(turn, best.replicas, { current, min, max }, history);
       if (best.replicas > current) why = `${best.name} above target`;
       else if (best.replicas < current) why = 'All metrics below target';
     }
@@ -293,7 +293,7 @@ class HorizontalAutoscaler {
     setCondition(turn, { type: 'ScalingActive', status: 'False' }, first.reason, text);
   }
 
-  #steady(
+  #stabilize(
     turn: Turn,
     desired: number,
     { current, min, max }: { readonly current: number; readonly min: number; readonly max: number },

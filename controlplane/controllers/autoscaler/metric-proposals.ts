@@ -74,12 +74,12 @@ export async function proposalOf(metric: Metric, input: ProposalInput, parts: Pr
   }
 }
 
-async function attempt<T>(reason: string, what: string, calculate: () => Promise<T> | T): Promise<T> {
+async function attempt<T>(reason: string, failure: string, calculate: () => Promise<T> | T): Promise<T> {
   try {
     return await calculate();
   } catch (error) {
     if (!(error instanceof MetricsError)) throw error;
-    throw new FailedMetric(reason, `${what}: ${error.message}`);
+    throw new FailedMetric(reason, `${failure}: ${error.message}`);
   }
 }
 
@@ -100,15 +100,16 @@ async function resourceProposal(
   const namespace = input.autoscaler.metadata.namespace ?? '';
   const kind = container === '' ? 'resource' : 'container resource';
   const reason = container === '' ? 'FailedGetResourceMetric' : 'FailedGetContainerResourceMetric';
-  const what = averageValue === undefined ? `failed to get ${resource} utilization` : `failed to get ${resource} usage`;
-  const proposal = await attempt(reason, what, async (): Promise<Proposal> => {
-    const seen = await unableTo(`unable to get metrics for resource ${resource}`, () =>
+  const failure =
+    averageValue === undefined ? `failed to get ${resource} utilization` : `failed to get ${resource} usage`;
+  const proposal = await attempt(reason, failure, async (): Promise<Proposal> => {
+    const measured = await unableTo(`unable to get metrics for resource ${resource}`, () =>
       metrics.resource(namespace, input.selector, resource, container),
     );
     if (averageValue !== undefined)
-      return byAverage({ pods, metrics: seen, resource, targetMilli: milliOf(averageValue), current }, options);
+      return byAverage({ pods, metrics: measured, resource, targetMilli: milliOf(averageValue), current }, options);
     const targetPercent = averageUtilization ?? 0;
-    return byUtilization({ pods, metrics: seen, resource, container, targetPercent, current }, options);
+    return byUtilization({ pods, metrics: measured, resource, container, targetPercent, current }, options);
   });
   const use = {
     averageValue: quantityOf(proposal.milli),
@@ -122,12 +123,12 @@ async function resourceProposal(
   return { replicas: proposal.replicas, name: `${resource} ${kind}${share}`, status };
 }
 
-async function unableTo<T>(what: string, fetchMetric: () => Promise<T>): Promise<T> {
+async function unableTo<T>(failure: string, fetchMetric: () => Promise<T>): Promise<T> {
   try {
     return await fetchMetric();
   } catch (error) {
     if (!(error instanceof MetricsError)) throw error;
-    throw new MetricsError(`${what}: ${error.message}`, { cause: error });
+    throw new MetricsError(`${failure}: ${error.message}`, { cause: error });
   }
 }
 

@@ -182,7 +182,7 @@ function itemsOf<Item>(answer: unknown): readonly Item[] {
 
 function amountOf(item: ResourceItem, resource: string, container: string): number | undefined {
   let sum = 0;
-  let seen = false;
+  let isMeasured = false;
   for (const { name, usage } of item.containers ?? []) {
     if (container !== '' && name !== container) continue;
     const amount = usage?.[resource];
@@ -191,7 +191,7 @@ function amountOf(item: ResourceItem, resource: string, container: string): numb
       continue;
     }
     sum += milliOf(amount);
-    seen = true;
+    isMeasured = true;
   }
-  return seen ? sum : undefined;
+  return isMeasured ? sum : undefined;
 }

@@ -84,8 +84,9 @@ const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 
 const POD_LEVEL = /^(cpu|memory|hugepages-.*)$/;
 
 /**
- * Returns the pod-level request with the overhead in thousandths. A pod without a pod-level request of any resource has none,
- * and the requests of its containers count. Throws `MetricsError` if neither the pod nor its containers request this resource.
+ * Returns the pod-level request with the overhead in thousandths. Returns `undefined` for a pod without a pod-level request of
+ * any resource, because the requests of its containers then count. Throws `MetricsError` if neither a pod with pod-level
+ * requests nor its containers request this resource.
  */
 function podRequest(pod: Pod, resource: string): number | undefined {
   const own = pod.spec?.resources?.requests ?? {};
@@ -153,19 +154,19 @@ function propose(
   const counted = new Map([...metrics].map(([name, { milli }]) => [name, milli]));
   for (const name of [...groups.ignored, ...groups.unready]) counted.delete(name);
   if (counted.size === 0) throw new MetricsError('did not receive metrics for targeted pods (pods might be unready)');
-  const { ratio, ...seen } = ratioOf(counted);
+  const { ratio, ...measured } = ratioOf(counted);
   const unreadyMatter = groups.unready.size > 0 && ratio > 1;
   if (!unreadyMatter && groups.missing.size === 0) {
-    return { ...seen, replicas: isWithin(ratio, options.tolerances) ? current : Math.ceil(ratio * groups.ready) };
+    return { ...measured, replicas: isWithin(ratio, options.tolerances) ? current : Math.ceil(ratio * groups.ready) };
   }
   if (ratio !== 1) for (const name of groups.missing) counted.set(name, ratio < 1 ? fill(name) : 0);
   if (unreadyMatter) for (const name of groups.unready) counted.set(name, 0);
   const adjusted = ratioOf(counted).ratio;
   const turned = (ratio < 1 && adjusted > 1) || (ratio > 1 && adjusted < 1);
-  if (isWithin(adjusted, options.tolerances) || turned) return { ...seen, replicas: current };
+  if (isWithin(adjusted, options.tolerances) || turned) return { ...measured, replicas: current };
   const replicas = Math.ceil(adjusted * counted.size);
   const wrongWay = (adjusted < 1 && replicas > current) || (adjusted > 1 && replicas < current);
-  return { ...seen, replicas: wrongWay ? current : replicas };
+  return { ...measured, replicas: wrongWay ? current : replicas };
 }
 
 const sumOf = (values: Iterable<number>): number => {

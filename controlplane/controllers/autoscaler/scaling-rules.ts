@@ -183,7 +183,7 @@ function downLimit(current: number, rules: ScalingRules, history: ScalingHistory
   return rules.selectPolicy === 'Min' ? Math.max(...limits) : Math.min(...limits);
 }
 
-/** Keeps a change in the history as long as a policy's period includes it. Does nothing without `behavior`. */
+/** Adds a change to the history, and drops the changes before the longest period. Does nothing without `behavior`. */
 export function recordChange(
   history: ScalingHistory,
   change: { readonly from: number; readonly to: number; readonly nowMs: number },

@@ -88,9 +88,9 @@ export const runCertificateApprover: RunController = (environment, signal) => {
         throw new Error(`recognized csr "${name}" as [${tried.join(' ')}] but subject access review was not approved`);
     },
   });
-  const seen = (request: CertificateSigningRequest): void => {
+  const requestChanged = (request: CertificateSigningRequest): void => {
     if (!hasCondition(request, 'Approved') && !hasCondition(request, 'Denied')) loop.enqueue(request);
   };
-  requests.addHandler({ add: seen, update: (_, request) => seen(request) });
+  requests.addHandler({ add: requestChanged, update: (_, request) => requestChanged(request) });
   return loop.run(signal, requests);
 };

@@ -57,10 +57,10 @@ export function certificateSigner(signer: CertificateSigner): RunController {
         await client.update(certificateSigningRequests, { ...request, status }, { subresource: 'status' });
       },
     });
-    const seen = (request: CertificateSigningRequest): void => {
+    const requestChanged = (request: CertificateSigningRequest): void => {
       if (isOurs(request)) loop.enqueue(request);
     };
-    requests.addHandler({ add: seen, update: (_, request) => seen(request) });
+    requests.addHandler({ add: requestChanged, update: (_, request) => requestChanged(request) });
     return loop.run(signal, requests);
   };
 }

@@ -9,11 +9,11 @@ import { ReconcileLoop, type RunController } from '../controller.ts';
 function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNullable<ClusterRole['rules']> {
   const rules: NonNullable<ClusterRole['rules']> = [];
   const sorted = all.toSorted((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1));
-  for (const given of role.aggregationRule?.clusterRoleSelectors ?? []) {
-    const selector = fromLabelSelector(given);
+  for (const labelSelector of role.aggregationRule?.clusterRoleSelectors ?? []) {
+    const selector = fromLabelSelector(labelSelector);
     for (const other of sorted) {
       if (other.metadata.name === role.metadata.name || !selector.matches(other.metadata.labels)) continue;
-      for (const rule of other.rules ?? []) if (!rules.some((known) => semanticEqual(known, rule))) rules.push(rule);
+      for (const rule of other.rules ?? []) if (!rules.some((one) => semanticEqual(one, rule))) rules.push(rule);
     }
   }
   return rules;

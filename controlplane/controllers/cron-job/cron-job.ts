@@ -13,10 +13,15 @@ import { cronJobs, jobs } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
-import { dueTime, parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
+import { dueTime, MAX_MISSED, parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 
 /** Reconciles `concurrentCronJobSyncs` cron jobs at a time. */
 export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
+
+/** How long after a time of its schedule a cron job is reconciled. */
+const SCHEDULE_SLACK_MS = 100;
+/** The part of a cron job's name with which the names of its jobs begin. The API allows no longer names of cron jobs. */
+const MAX_PREFIX_LENGTH = 52;
 
 type CronJobStatus = NonNullable<CronJob['status']>;
 type ActiveJob = NonNullable<CronJobStatus['active']>[number];
@@ -62,16 +67,16 @@ class CronJobController {
 
   async #reconcile(key: string): Promise<void> {
     const { namespace, name } = splitKey(key);
-    const shown = this.#cronJobs.get(namespace, name);
-    if (shown === undefined) return;
+    const cached = this.#cronJobs.get(namespace, name);
+    if (cached === undefined) return;
     const { client } = this.#environment;
-    const own = ownedBy(this.#jobs, shown);
-    const listed = new Set((shown.status?.active ?? []).map(({ uid }) => uid));
+    const own = ownedBy(this.#jobs, cached);
+    const listed = new Set((cached.status?.active ?? []).map(({ uid }) => uid));
     // The informer of jobs may be ahead of that of cron jobs: then the last status, which lists the job, is not shown yet.
     const isBehind = own.some((job) => finishedAs(job) === undefined && !listed.has(job.metadata.uid ?? ''));
-    const cronJob = isBehind ? await tolerate(client.get(cronJobs, namespace, name), isNotFound) : shown;
+    const cronJob = isBehind ? await tolerate(client.get(cronJobs, namespace, name), isNotFound) : cached;
     if (cronJob === undefined) return;
-    let status = await this.#noteJobs(cronJob, own);
+    let status = await this.#updateActiveJobs(cronJob, own);
     await this.#removeOld(cronJob, own);
     if (cronJob.metadata.deletionTimestamp === undefined && cronJob.spec?.suspend !== true)
       status = await this.#startDue(key, cronJob, status);
@@ -83,7 +88,7 @@ class CronJobController {
    * Updates the list of active jobs. Only jobs of the schedule are active. A job that a user creates for the cron job manually
    * neither keeps the next one from starting nor is replaced by it.
    */
-  async #noteJobs(cronJob: CronJob, own: readonly Job[]): Promise<CronJobStatus> {
+  async #updateActiveJobs(cronJob: CronJob, own: readonly Job[]): Promise<CronJobStatus> {
     const status = structuredClone(cronJob.status ?? {});
     const listed = new Set((status.active ?? []).map(({ uid }) => uid));
     const children = new Map(own.map((job) => [job.metadata.uid, job]));
@@ -159,12 +164,12 @@ class CronJobController {
       return status;
     }
     const upcoming = schedule.next(nowMs);
-    if (upcoming !== undefined) this.#loop.queue.addAfter(key, upcoming - nowMs + 100);
+    if (upcoming !== undefined) this.#loop.queue.addAfter(key, upcoming - nowMs + SCHEDULE_SLACK_MS);
     const deadlineSeconds = cronJob.spec?.startingDeadlineSeconds;
     const last = Date.parse(status.lastScheduleTime ?? cronJob.metadata.creationTimestamp ?? '') || nowMs;
     const sinceMs = deadlineSeconds === undefined ? last : Math.max(last, nowMs - deadlineSeconds * 1000);
     const { due, missed } = dueTime(schedule, { sinceMs, nowMs });
-    if (missed > 100)
+    if (missed > MAX_MISSED)
       this.#event(
         cronJob,
         'Warning',
@@ -197,7 +202,7 @@ class CronJobController {
     const { client } = this.#environment;
     const template = cronJob.spec?.jobTemplate;
     const namespace = cronJob.metadata.namespace ?? '';
-    const name = `${(cronJob.metadata.name ?? '').slice(0, 52)}-${Math.floor(dueMs / 60_000)}`;
+    const name = `${(cronJob.metadata.name ?? '').slice(0, MAX_PREFIX_LENGTH)}-${Math.floor(dueMs / 60_000)}`;
     const timestamp = { 'batch.kubernetes.io/cronjob-scheduled-timestamp': formatTime(dueMs) };
     const job: Job = {
       apiVersion: 'batch/v1',

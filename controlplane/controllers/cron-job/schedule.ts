@@ -36,8 +36,8 @@ export interface Schedule {
   next(afterMs: number): number | undefined;
 }
 
-/** More missed times than these are not counted. */
-const COUNTED = 100;
+/** The number of missed times after which no more are counted. */
+export const MAX_MISSED = 100;
 
 /**
  * Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. A search costs the
@@ -50,7 +50,7 @@ export function dueTime(
   let due: number | undefined;
   let missed = 0;
   let next = schedule.next(sinceMs);
-  for (; next !== undefined && next <= nowMs && missed <= COUNTED; next = schedule.next(next)) {
+  for (; next !== undefined && next <= nowMs && missed <= MAX_MISSED; next = schedule.next(next)) {
     due = next;
     missed++;
   }

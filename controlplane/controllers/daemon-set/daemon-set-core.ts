@@ -105,10 +105,10 @@ export function planDaemons(input: DaemonInput, isWaiting: (node: string) => boo
   const succeeded: Pod[] = [];
   for (const node of nodes) {
     const name = node.metadata.name ?? '';
-    const here = byNode.get(name) ?? [];
+    const onNode = byNode.get(name) ?? [];
     const { run, stay } = shouldRun(set, node);
-    const alive = here.filter((pod) => !isPodTerminating(pod));
-    if (run && here.length === 0) create.push(name);
+    const alive = onNode.filter((pod) => !isPodTerminating(pod));
+    if (run && onNode.length === 0) create.push(name);
     else if (!stay) remove.push(...alive);
     else {
       if (!isWaiting(name)) failed.push(...alive.filter(({ status }) => status?.phase === 'Failed'));
@@ -120,8 +120,8 @@ export function planDaemons(input: DaemonInput, isWaiting: (node: string) => boo
     }
   }
   // The pod garbage collector deletes pods that were bound to a node that is gone.
-  const known = new Set(nodes.map((node) => node.metadata.name ?? ''));
-  for (const [name, pods] of byNode) if (!known.has(name)) remove.push(...pods.filter(isUnbound));
+  const nodeNames = new Set(nodes.map((node) => node.metadata.name ?? ''));
+  for (const [name, pods] of byNode) if (!nodeNames.has(name)) remove.push(...pods.filter(isUnbound));
   return { create, remove: [...remove, ...failed, ...succeeded], failed, succeeded };
 }
 
@@ -166,14 +166,14 @@ export function computeDaemonStatus({
   const minReady = set.spec?.minReadySeconds ?? 0;
   const counts = { desired: 0, current: 0, misscheduled: 0, ready: 0, updated: 0, available: 0 };
   for (const node of nodes) {
-    const here = (byNode.get(node.metadata.name ?? '') ?? []).toSorted(byPrecedence);
+    const onNode = (byNode.get(node.metadata.name ?? '') ?? []).toSorted(byPrecedence);
     const { run } = shouldRun(set, node);
     if (!run) {
-      if (here.length > 0) counts.misscheduled++;
+      if (onNode.length > 0) counts.misscheduled++;
       continue;
     }
     counts.desired++;
-    const [first] = here;
+    const [first] = onNode;
     if (first === undefined) continue;
     counts.current++;
     if (isPodReady(first)) {

@@ -140,7 +140,7 @@ class DaemonSetController {
       if (remainingMs > 0) this.#loop.queue.addAfter(key, remainingMs);
       return remainingMs > 0;
     });
-    for (const pod of plan.failed) this.#backOff.next(failuresOf(nodeOf(pod)));
+    for (const pod of plan.failed) this.#backOff.recordFailure(failuresOf(nodeOf(pod)));
     this.#reportFinished(set, plan);
     let create = plan.create;
     let remove = plan.remove;
@@ -169,13 +169,15 @@ class DaemonSetController {
 
   #reportFinished(set: DaemonSet, { failed, succeeded }: DaemonPlan): void {
     const { recorder } = this.#environment;
-    const about = referenceTo(set, daemonSets);
+    const reference = referenceTo(set, daemonSets);
     const where = (pod: Pod): string => `${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}`;
-    for (const pod of failed)
-      recorder.event(about, 'Warning', 'FailedDaemonPod', `Found failed daemon pod ${where(pod)}, will try to kill it`);
+    for (const pod of failed) {
+      const message = `Found failed daemon pod ${where(pod)}, will try to kill it`;
+      recorder.event(reference, 'Warning', 'FailedDaemonPod', message);
+    }
     for (const pod of succeeded) {
       const message = `Found succeeded daemon pod ${where(pod)}, will try to delete it`;
-      recorder.event(about, 'Normal', 'SucceededDaemonPod', message);
+      recorder.event(reference, 'Normal', 'SucceededDaemonPod', message);
     }
   }
 }

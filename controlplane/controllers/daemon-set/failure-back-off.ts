@@ -30,7 +30,7 @@ export class FailureBackOff {
   }
 
   /** Counts another failure of the key, which doubles its delay. */
-  next(key: string): void {
+  recordFailure(key: string): void {
     const failures = (this.#current(key)?.failures ?? 0) + 1;
     // The oldest entries come first.
     for (const [other, entry] of this.#entries) {

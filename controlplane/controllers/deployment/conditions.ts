@@ -31,18 +31,18 @@ export function newCondition(condition: ConditionText, nowMs: number): Deploymen
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
-/** Returns the list with the condition in it. A known condition with the same status and reason stays, message included. */
+/** Returns the list with the condition in it. A condition with the same status and reason stays, message included. */
 export function withCondition(
   conditions: readonly DeploymentCondition[],
   condition: DeploymentCondition,
 ): DeploymentCondition[] {
-  const known = conditions.find((other) => other.type === condition.type);
-  if (known?.status === condition.status && known.reason === condition.reason) return [...conditions];
-  const kept =
-    known?.status === condition.status
-      ? { ...condition, lastTransitionTime: known.lastTransitionTime ?? '' }
+  const present = conditions.find((other) => other.type === condition.type);
+  if (present?.status === condition.status && present.reason === condition.reason) return [...conditions];
+  const next =
+    present?.status === condition.status
+      ? { ...condition, lastTransitionTime: present.lastTransitionTime ?? '' }
       : condition;
-  return [...conditions.filter((other) => other.type !== condition.type), kept as DeploymentCondition];
+  return [...conditions.filter((other) => other.type !== condition.type), next as DeploymentCondition];
 }
 
 /** The replica sets that a deployment controls. */
@@ -152,8 +152,8 @@ export function withProgress(
   if (hasDeadline(deployment) && !settled) {
     const subject =
       newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
-    const progressing = (status: string, reason: string, what: string): DeploymentCondition =>
-      newCondition({ type: 'Progressing', status, reason, message: `${subject} ${what}` }, nowMs);
+    const progressing = (status: string, reason: string, predicate: string): DeploymentCondition =>
+      newCondition({ type: 'Progressing', status, reason, message: `${subject} ${predicate}` }, nowMs);
     if (isComplete(deployment, computed)) {
       conditions = withCondition(
         conditions,

@@ -41,10 +41,13 @@ import {
 } from './replica-sets.ts';
 import { isScalingEvent, outdated, resizeNew, resizeOld, scaleAll, type Resize } from './rollout.ts';
 
+/** How long after the deadline of a rollout the deployment is reconciled again. It is also the shortest delay. */
+const RECHECK_MS = 1000;
+
 /** A single reconciliation of a deployment. */
 export class DeploymentSync {
   readonly #environment: ControllerEnvironment;
-  /** The status with the conditions of this reconciliation. */
+  /** The deployment, whose status has the conditions of this reconciliation. */
   #deployment: Deployment;
   #all: ReplicaSet[];
   readonly #pods: Informer<Pod>;
@@ -76,7 +79,7 @@ export class DeploymentSync {
       await this.#refreshNewSet();
       return this.#writePlainStatus();
     }
-    await this.#notePause();
+    await this.#recordPause();
     if (deployment.spec?.paused === true || isScalingEvent(deployment, this.#all)) {
       await this.#refreshNewSet();
       await this.#apply(scaleAll(this.#deployment, this.#newSet, this.#old));
@@ -107,7 +110,7 @@ export class DeploymentSync {
     if (isComplete(this.#deployment, this.#deployment.status ?? {})) await this.#removeOutdated();
   }
 
-  async #notePause(): Promise<void> {
+  async #recordPause(): Promise<void> {
     if (!hasDeadline(this.#deployment)) return;
     const current = conditionOf(this.#deployment.status, 'Progressing');
     if (current?.reason === 'ProgressDeadlineExceeded') return;
@@ -339,7 +342,7 @@ export class DeploymentSync {
     if (hasTimedOut(this.#deployment, status, this.#environment.clock.now())) return;
     const deadline =
       Date.parse(current.lastUpdateTime ?? '') + (this.#deployment.spec?.progressDeadlineSeconds ?? 0) * 1000;
-    this.recheckMs = Math.max(1000, deadline - this.#environment.clock.now() + 1000);
+    this.recheckMs = Math.max(RECHECK_MS, deadline - this.#environment.clock.now() + RECHECK_MS);
   }
 
   #event(type: EventType, reason: string, message: string): void {

@@ -96,8 +96,8 @@ class DeploymentController {
     });
     const sync = new DeploymentSync(this.#environment, deployment, all, this.#pods);
     await sync.step();
-    const deadline = sync.recheckMs;
-    if (deadline !== undefined) this.#loop.queue.addAfter(key, deadline);
+    const delayMs = sync.recheckMs;
+    if (delayMs !== undefined) this.#loop.queue.addAfter(key, delayMs);
   }
 
   #event(deployment: Deployment, type: EventType, reason: string, message: string): void {

@@ -68,8 +68,8 @@ export function sizeOf(set: ReplicaSet): number {
 }
 
 /** Sums a number over replica sets; missing ones count as 0. */
-export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: ReplicaSet) => number): number {
-  return sets.reduce((sum, set) => sum + (set === undefined ? 0 : what(set)), 0);
+export function totalOf(sets: readonly (ReplicaSet | undefined)[], numberOf: (set: ReplicaSet) => number): number {
+  return sets.reduce((sum, set) => sum + (set === undefined ? 0 : numberOf(set)), 0);
 }
 
 /** Whether the deployment has the strategy RollingUpdate, as one without a strategy has. */

@@ -74,7 +74,10 @@ export function resizeOld(
   return old.filter((set) => sizes.get(set) !== sizeOf(set)).map((set) => ({ set, replicas: sizes.get(set) ?? 0 }));
 }
 
-/** Applies a changed size outside of a rollout: to the only active set, or in proportion to the sizes of the sets. */
+/**
+ * Applies a changed size outside of a rollout: to the only active set, or in proportion to the sizes of the sets. If the new
+ * set has all its replicas, the old sets are scaled to zero.
+ */
 export function scaleAll(
   deployment: Deployment,
   newSet: ReplicaSet | undefined,

@@ -86,6 +86,6 @@ function toleratesEviction(
  * which evict nobody.
  */
 function earliest(times: readonly (number | undefined)[]): number | undefined {
-  const known = times.filter((time) => time !== undefined).filter(Number.isFinite);
-  return known.length === 0 ? undefined : Math.min(...known);
+  const finite = times.filter((time) => time !== undefined).filter(Number.isFinite);
+  return finite.length === 0 ? undefined : Math.min(...finite);
 }

@@ -72,12 +72,12 @@ export function controllerScales(
     const found = builtIn(reference, namespace);
     if (found === undefined) return byScale(reference, namespace);
     const [sets] = owners;
-    const above =
+    const setOwner =
       reference.kind === 'ReplicaSet'
         ? controllerOf(sets.get(namespace, reference.name) ?? { metadata: {} })
         : undefined;
     // The replicas of a deployment count, and not those of its replica sets. Owners of any other kind leave that to their sets.
-    return (above?.kind === 'Deployment' ? builtIn(above, namespace) : undefined) ?? found;
+    return (setOwner?.kind === 'Deployment' ? builtIn(setOwner, namespace) : undefined) ?? found;
   };
 }
 
@@ -87,11 +87,11 @@ export function controllerScales(
  */
 export async function totalScale(members: readonly Pod[], scaleOf: ScaleOf): Promise<number> {
   const scales = new Map<string, number>();
-  const seen = new Set<string>();
+  const counted = new Set<string>();
   for (const pod of members) {
     const reference = controllerOf(pod);
-    if (reference === undefined || seen.has(reference.uid)) continue;
-    seen.add(reference.uid);
+    if (reference === undefined || counted.has(reference.uid)) continue;
+    counted.add(reference.uid);
     const scale = await scaleOf(reference, pod.metadata.namespace ?? '');
     if (scale === undefined) throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
     scales.set(scale.uid, scale.replicas);

@@ -62,7 +62,7 @@ export function computeBudgetStatus(
   ).length;
   const allowed = expectation.expected > 0 ? Math.max(0, healthy - expectation.desired) : 0;
   const reason = allowed > 0 ? 'SufficientPods' : 'InsufficientPods';
-  return withAllowed(
+  return withAllowedCondition(
     budget,
     nowMs,
     { status: allowed > 0 ? 'True' : 'False', reason, message: '' },
@@ -86,7 +86,7 @@ function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs:
   });
 }
 
-const unmanaged = (selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string =>
+const unmanagedText = (selector: NonNullable<PodDisruptionBudget['spec']>['selector']): string =>
   `Pods selected by this PodDisruptionBudget (selector: ${goText(selector)}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`;
 
 /** Returns the form in which kube-controller-manager prints a selector. */
@@ -102,14 +102,15 @@ function goText(selector: NonNullable<PodDisruptionBudget['spec']>['selector']):
   return `&LabelSelector{MatchLabels:map[string]string{${labels.join('')}},MatchExpressions:[]LabelSelectorRequirement{${expressions.join('')}},}`;
 }
 
-function withAllowed(
+/** Returns the status with the condition DisruptionAllowed, which keeps its time while its status is the same. */
+function withAllowedCondition(
   budget: PodDisruptionBudget,
   nowMs: number,
   condition: { status: string; reason: string; message: string },
   status: BudgetStatus,
 ): BudgetStatus {
-  const known = budget.status?.conditions?.find(({ type }) => type === 'DisruptionAllowed');
-  const lastTransitionTime = known?.status === condition.status ? known.lastTransitionTime : formatTime(nowMs);
+  const former = budget.status?.conditions?.find(({ type }) => type === 'DisruptionAllowed');
+  const lastTransitionTime = former?.status === condition.status ? former.lastTransitionTime : formatTime(nowMs);
   const others = (budget.status?.conditions ?? []).filter(({ type }) => type !== 'DisruptionAllowed');
   return {
     ...status,
@@ -151,7 +152,7 @@ async function budgetStatus(
       disruptionsAllowed: 0,
       observedGeneration: budget.metadata.generation ?? 0,
     };
-    return withAllowed(budget, clock.now(), { status: 'False', reason: 'SyncFailed', message }, none);
+    return withAllowedCondition(budget, clock.now(), { status: 'False', reason: 'SyncFailed', message }, none);
   }
 }
 
@@ -174,12 +175,12 @@ const runBudgets: RunController = (environment, signal) => {
       if (budget === undefined) return;
       const selector = fromLabelSelector(budget.spec?.selector);
       const members = podCache.list(namespace).filter((pod) => selector.matches(pod.metadata.labels));
-      const about = referenceTo(budget, podDisruptionBudgets);
-      if (members.length === 0) recorder.event(about, 'Normal', 'NoPods', 'No matching pods found');
+      const reference = referenceTo(budget, podDisruptionBudgets);
+      if (members.length === 0) recorder.event(reference, 'Normal', 'NoPods', 'No matching pods found');
       const scale = async (): Promise<number> => {
         const total = await totalScale(members, scaleOf);
         if (members.some((pod) => controllerOf(pod) === undefined))
-          recorder.event(about, 'Warning', 'UnmanagedPods', unmanaged(budget.spec?.selector));
+          recorder.event(reference, 'Warning', 'UnmanagedPods', unmanagedText(budget.spec?.selector));
         return total;
       };
       const status = await budgetStatus(environment, budget, members, scale);

@@ -30,7 +30,7 @@ const MANAGER = 'endpointslice-controller.k8s.io';
 /** The annotation with the time of the change that led to the slice, for latency metrics. */
 export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
 
-/** Changes of several pods within this time become one write. */
+/** How long after a change of its slices a service is reconciled, and how often it waits for its last writes to be shown. */
 const BATCH_MS = 100;
 
 /** Reconciles `concurrentServiceEndpointSyncs` services at a time. */

@@ -35,11 +35,11 @@ const MAX_ADDRESSES = 1000;
 /** Groups addresses with the same ports into one subset, with ready and not ready addresses apart. Pure. */
 export function computeSubsets(service: Service, members: readonly Pod[]): Subset[] {
   const [family = 'IPv4'] = familiesOf(service);
-  const everyone = service.spec?.publishNotReadyAddresses === true;
+  const publishesNotReady = service.spec?.publishNotReadyAddresses === true;
   const subsets = new Map<string, Required<Subset>>();
   for (const pod of members) {
     const ip = addressOf(pod, family);
-    if (ip === undefined || !belongsToEndpoints(pod, { includeTerminating: everyone })) continue;
+    if (ip === undefined || !belongsToEndpoints(pod, { includeTerminating: publishesNotReady })) continue;
     const found = [];
     for (const port of service.spec?.ports ?? []) {
       const number = targetPortIn(pod, port);
@@ -62,7 +62,9 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
       subset = { addresses: [], notReadyAddresses: [], ports };
       subsets.set(key, subset);
     }
-    (everyone || isPodReady(pod) ? subset.addresses : subset.notReadyAddresses).push(addressEntry(service, pod, ip));
+    (publishesNotReady || isPodReady(pod) ? subset.addresses : subset.notReadyAddresses).push(
+      addressEntry(service, pod, ip),
+    );
   }
   return [...subsets.values()].toSorted((a, b) => (stringifyJson(a.ports) < stringifyJson(b.ports) ? -1 : 1)).map(tidy);
 }
@@ -155,13 +157,13 @@ export const runEndpoints: RunController = (environment, signal) => {
       } catch (error) {
         if (isNamespaceTerminating(error)) return;
         if (!isAlreadyExists(error)) {
-          const [reason, what] =
+          const [reason, verb] =
             current === undefined ? ['FailedToCreateEndpoint', 'create'] : ['FailedToUpdateEndpoint', 'update'];
           environment.recorder.event(
             referenceTo(wanted, endpoints),
             'Warning',
             reason,
-            `Failed to ${what} endpoint ${key}: ${(error as Error).message}`,
+            `Failed to ${verb} endpoint ${key}: ${(error as Error).message}`,
           );
         }
         throw error;

@@ -65,8 +65,8 @@ const portsOfPods = new WeakMap<Pod, ReadonlyMap<string, number>>();
  * compared.
  */
 function namedPorts(pod: Pod): ReadonlyMap<string, number> {
-  const known = portsOfPods.get(pod);
-  if (known !== undefined) return known;
+  const cached = portsOfPods.get(pod);
+  if (cached !== undefined) return cached;
   const sidecars = (pod.spec?.initContainers ?? []).filter((container) => container.restartPolicy === 'Always');
   const found = new Map<string, number>();
   for (const container of [...(pod.spec?.containers ?? []), ...sidecars]) {
@@ -98,7 +98,7 @@ const isOfHost = (ip: Ip): boolean =>
   isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 
 /** Returns the fields of a pod that endpoints contain. Changes of other fields do not affect services. */
-function relevant(pod: Pod): unknown {
+function relevantFields(pod: Pod): unknown {
   return [
     pod.metadata.labels,
     pod.metadata.deletionTimestamp !== undefined,
@@ -113,7 +113,7 @@ function relevant(pod: Pod): unknown {
 
 /** Enqueues each service that selects, or selected, a changed pod. */
 export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Service>, pods: Informer<Pod>): void {
-  const concerned = (pod: Pod): void => {
+  const enqueueServicesOf = (pod: Pod): void => {
     for (const service of services.list(pod.metadata.namespace ?? '')) {
       if (hasSelector(service) && selectorOfLabels(service.spec?.selector ?? {}).matches(pod.metadata.labels))
         loop.enqueue(service);
@@ -121,12 +121,12 @@ export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Se
   };
   loop.follow(services);
   pods.addHandler({
-    add: concerned,
+    add: enqueueServicesOf,
     update: (previous, pod) => {
-      if (semanticEqual(relevant(previous), relevant(pod))) return;
-      concerned(previous);
-      concerned(pod);
+      if (semanticEqual(relevantFields(previous), relevantFields(pod))) return;
+      enqueueServicesOf(previous);
+      enqueueServicesOf(pod);
     },
-    delete: concerned,
+    delete: enqueueServicesOf,
   });
 }

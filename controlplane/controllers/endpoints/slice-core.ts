@@ -175,12 +175,12 @@ export function planSlices(options: {
       }
       return { slice, endpoints };
     });
-    const rest = [...wanted.values()];
+    const unplaced = [...wanted.values()];
     // New endpoints go to the fullest slice that has room.
     for (const content of contents.toSorted((a, b) => b.endpoints.length - a.endpoints.length)) {
-      content.endpoints.push(...rest.splice(0, Math.max(0, maxPerSlice - content.endpoints.length)));
+      content.endpoints.push(...unplaced.splice(0, Math.max(0, maxPerSlice - content.endpoints.length)));
     }
-    while (rest.length > 0) create.push({ ...group, endpoints: rest.splice(0, maxPerSlice) });
+    while (unplaced.length > 0) create.push({ ...group, endpoints: unplaced.splice(0, maxPerSlice) });
     for (const { slice, endpoints } of contents) {
       if (endpoints.length === 0) continue;
       used.add(slice);

@@ -18,6 +18,7 @@ import { SERVICE_NAME_LABEL, LAST_APPLIED_ANNOTATION, HEADLESS_LABEL } from '../
 const MANAGER = 'endpointslicemirroring-controller.k8s.io';
 const SKIP = 'endpointslice.kubernetes.io/skip-mirror';
 const LEADER = 'control-plane.alpha.kubernetes.io/leader';
+/** How long after a change of its slices an object is reconciled, and how often it waits for its last writes to be shown. */
 const BATCH_MS = 500;
 
 type Subset = Wire<V1EndpointSubset>;

@@ -94,14 +94,14 @@ export function withTopologyHints(
   if (typeof allocations === 'string') return { groups, problem: allocations };
   const zones = new Map<string, string>();
   const counts = keptZones(ready, existing, allocations, zones);
-  const open = ready.filter((endpoint) => !zones.has(identityOf(endpoint)));
-  for (const endpoint of open) {
+  const unassigned = ready.filter((endpoint) => !zones.has(identityOf(endpoint)));
+  for (const endpoint of unassigned) {
     const { zone = '' } = endpoint;
     if (zone === '') return { groups, problem: 'One or more endpoints do not have a zone specified' };
     zones.set(identityOf(endpoint), zone);
     counts.set(zone, (counts.get(zone) ?? 0) + 1);
   }
-  redistribute(open, zones, transfers(allocations, counts));
+  redistribute(unassigned, zones, transfers(allocations, counts));
   const hinted = (endpoint: Endpoint): Endpoint => {
     const zone = isReady(endpoint) ? zones.get(identityOf(endpoint)) : undefined;
     return zone === undefined ? endpoint : { ...endpoint, hints: { forZones: [{ name: zone }] } };
@@ -158,8 +158,8 @@ function transfers(
   }
 }
 
-function redistribute(open: readonly Endpoint[], zones: Map<string, string>, pairs: [string, string][]): void {
-  for (const endpoint of open) {
+function redistribute(unassigned: readonly Endpoint[], zones: Map<string, string>, pairs: [string, string][]): void {
+  for (const endpoint of unassigned) {
     const at = pairs.findIndex(([from]) => from === endpoint.zone);
     const [pair] = at < 0 ? [] : pairs.splice(at, 1);
     if (pair !== undefined) zones.set(identityOf(endpoint), pair[1]);

@@ -47,7 +47,7 @@ class GarbageCollector {
   readonly #followed = new Map<string, { readonly resource: ServedResource; readonly registration: Registration }>();
   readonly #absent = new Set<string>();
   #stopped = false;
-  #willFollow = false;
+  #isFollowScheduled = false;
 
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
@@ -83,9 +83,9 @@ class GarbageCollector {
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;
     const filling = [...this.#followed.values()].map(({ resource }) => informers.for(resource));
-    const enough = new AbortController();
-    const either = AbortSignal.any([signal, enough.signal]);
-    const timer = clock.after(MAX_FILLING_MS, () => enough.abort(new Error('the graph took too long to fill')));
+    const timeout = new AbortController();
+    const either = AbortSignal.any([signal, timeout.signal]);
+    const timer = clock.after(MAX_FILLING_MS, () => timeout.abort(new Error('the graph took too long to fill')));
     try {
       await Promise.all(filling.map((informer) => informer.synced(either)));
     } catch (error) {
@@ -104,10 +104,10 @@ class GarbageCollector {
    * created by the hundred.
    */
   #followSoon(): void {
-    if (this.#willFollow) return;
-    this.#willFollow = true;
+    if (this.#isFollowScheduled) return;
+    this.#isFollowScheduled = true;
     setImmediate(() => {
-      this.#willFollow = false;
+      this.#isFollowScheduled = false;
       if (!this.#stopped) this.#follow();
     });
   }
@@ -131,10 +131,10 @@ class GarbageCollector {
     }
     for (const [name, resource] of served) {
       if (this.#followed.has(name) || isEvent(resource)) continue;
-      const seen = (object: KubeObject): void => this.#schedule(this.#graph.observe(resource, object));
+      const observe = (object: KubeObject): void => this.#schedule(this.#graph.observe(resource, object));
       const registration = this.#environment.informers.for(resource).addHandler({
-        add: seen,
-        update: (_, object) => seen(object),
+        add: observe,
+        update: (_, object) => observe(object),
         delete: (object) => this.#schedule(this.#graph.remove(object.metadata.uid ?? '')),
       });
       this.#followed.set(name, { resource, registration });
@@ -206,12 +206,11 @@ class GarbageCollector {
   }
 
   async #judge(reference: OwnerReference, dependent: GraphNode): Promise<Verdict> {
-    const known = this.#graph.get(reference.uid);
-    if (known !== undefined && !known.virtual) {
-      if (known.namespace !== '' && known.namespace !== dependent.namespace)
-        this.#reportNamespace(reference, dependent);
-      if (known.namespace !== '' && dependent.namespace === '') throw new NamespacedOwner(reference);
-      if (matchesReference(known, reference, dependent)) return known.deletingDependents ? 'waiting' : 'solid';
+    const node = this.#graph.get(reference.uid);
+    if (node !== undefined && !node.virtual) {
+      if (node.namespace !== '' && node.namespace !== dependent.namespace) this.#reportNamespace(reference, dependent);
+      if (node.namespace !== '' && dependent.namespace === '') throw new NamespacedOwner(reference);
+      if (matchesReference(node, reference, dependent)) return node.deletingDependents ? 'waiting' : 'solid';
       // A reference with the wrong kind, name or namespace refers to no object.
       if (this.#servedOwner(reference).namespaced && dependent.namespace === '') throw new NamespacedOwner(reference);
       return 'dangling';
@@ -254,7 +253,7 @@ class GarbageCollector {
    */
   #reportNamespace({ apiVersion, kind, name, uid }: OwnerReference, dependent: GraphNode): void {
     const { namespace } = dependent;
-    const about = {
+    const involvedObject = {
       apiVersion: dependent.apiVersion,
       kind: dependent.kind,
       name: dependent.name,
@@ -263,7 +262,7 @@ class GarbageCollector {
     };
     const owner = `[${apiVersion}/${kind}, namespace: ${namespace}, name: ${name}, uid: ${uid}]`;
     const message = `ownerRef ${owner} does not exist in namespace "${namespace}"`;
-    this.#environment.recorder.event(about, 'Warning', 'OwnerRefInvalidNamespace', message);
+    this.#environment.recorder.event(involvedObject, 'Warning', 'OwnerRefInvalidNamespace', message);
   }
 
   #rememberAbsent(key: string): void {

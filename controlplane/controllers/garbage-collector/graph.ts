@@ -23,7 +23,7 @@ export interface GraphNode {
   virtual: boolean;
 }
 
-/** The objects to check after a change. */
+/** The objects to check after a change, and the objects whose dependents lose their reference to them. */
 export interface GraphWork {
   readonly check: GraphNode[];
   readonly orphan: GraphNode[];
@@ -66,7 +66,7 @@ export class OwnerGraph {
       node = newNode(uid);
       this.#nodes.set(uid, node);
     } else if (node.virtual && (node.namespace !== namespace || node.name !== name || node.kind !== resource.kind)) {
-      // Dependents referred to this UID with wrong coordinates, so they are checked again.
+      // Dependents that refer to this UID with another kind, namespace or name are checked again.
       for (const dependent of node.dependents) if (!refersTo(dependent, resource, object)) work.check.push(dependent);
     }
     Object.assign(node, {
@@ -112,7 +112,7 @@ export class OwnerGraph {
     if (owners.length === 0 && node.owners.length === 0) return;
     const before = new Map(node.owners.map((reference) => [reference.uid, reference]));
     for (const reference of owners) {
-      const known = before.get(reference.uid);
+      const former = before.get(reference.uid);
       before.delete(reference.uid);
       let owner = this.#nodes.get(reference.uid);
       if (owner === undefined) {
@@ -128,7 +128,7 @@ export class OwnerGraph {
       }
       addDependent(owner, node);
       // An owner that waits for the deletion of this dependent is checked again.
-      if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
+      if (former?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
         work.check.push(owner);
     }
     for (const { uid } of before.values()) {
@@ -217,12 +217,12 @@ export function decide(options: {
   readonly hasDependents: boolean;
   readonly hasDependentsBeingDeletedInForeground: boolean;
 }): Decision {
-  const of = (verdict: Verdict): string[] =>
+  const uidsWith = (verdict: Verdict): string[] =>
     options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
-  const gone = [...of('dangling'), ...of('waiting')];
+  const gone = [...uidsWith('dangling'), ...uidsWith('waiting')];
   if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
-  if (of('solid').length > 0) return { kind: 'drop-references', uids: new Set(gone) };
-  if (of('waiting').length > 0 && options.hasDependents) {
+  if (uidsWith('solid').length > 0) return { kind: 'drop-references', uids: new Set(gone) };
+  if (uidsWith('waiting').length > 0 && options.hasDependents) {
     // Breaks a cycle of owners that all wait for each other.
     return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };
   }

@@ -36,7 +36,7 @@ export class JobBackOff {
   readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
 
   /** Counts the pods that failed after the last success. A success resets the count. */
-  note(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): void {
+  record(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): void {
     if (succeeded.length + failed.length === 0) return;
     const successMs = Math.max(...succeeded.map(finishTime));
     const later = failed.map(finishTime).filter((ms) => ms > successMs);

@@ -200,16 +200,16 @@ export function missingIndexes(completions: number, taken: ReadonlySet<number>, 
  * Returns the active pods that an indexed job cannot use: those without an index that it needs, and all but the one of each
  * index that has progressed most.
  */
-export function pointlessPods(job: Job, active: readonly Pod[], compare: (a: Pod, b: Pod) => number): Pod[] {
+export function unusablePods(job: Job, active: readonly Pod[], compare: (a: Pod, b: Pod) => number): Pod[] {
   if (!isIndexed(job)) return [];
-  const seen = new Set<number | undefined>();
+  const occupied = new Set<number | undefined>();
   return active
     .toSorted((a, b) => compare(b, a))
     .filter((pod) => {
       const index = completionIndexOf(pod);
-      const isPointless = !hasValidIndex(pod, job) || seen.has(index);
-      seen.add(index);
-      return isPointless;
+      const isUnusable = !hasValidIndex(pod, job) || occupied.has(index);
+      occupied.add(index);
+      return isUnusable;
     });
 }
 

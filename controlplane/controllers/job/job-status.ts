@@ -158,10 +158,11 @@ export function withJobCondition(
   nowMs: number,
 ): JobCondition[] {
   const { type, status, reason, message } = wanted;
-  const known = conditions?.find((condition) => condition.type === type);
-  if (known?.status === status && known.reason === reason && known.message === message) return [...(conditions ?? [])];
+  const present = conditions?.find((condition) => condition.type === type);
+  if (present?.status === status && present.reason === reason && present.message === message)
+    return [...(conditions ?? [])];
   const now = formatTime(nowMs);
   const next = { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message };
-  if (known === undefined) return [...(conditions ?? []), next];
-  return (conditions ?? []).map((condition) => (condition === known ? next : condition));
+  if (present === undefined) return [...(conditions ?? []), next];
+  return (conditions ?? []).map((condition) => (condition === present ? next : condition));
 }

@@ -25,7 +25,7 @@ import { withJobCondition, type JobStatus, type PodCounts, type Verdict } from '
 
 const TOO_MANY = 'Too many succeeded pods running after completion count reached';
 
-/** A status on its way to the next one. */
+/** The parts of the next status of a job. */
 interface Progress {
   /** The next status, without what is counted now. `count` changes it. */
   readonly status: JobStatus;
@@ -86,7 +86,7 @@ export class JobTracking {
     // Pods that terminate because their job has failed are failures as well.
     if (verdict?.final === 'Failed') newlyFailed.push(...this.#unfinished(job, own));
     const current = await this.#countTerminated(job, own, status, { ...counts, newlyFailed });
-    // Pods that the job's policy ignores, and pods that end because the job is over, are not counted; their finalizers go.
+    // Pods that the job's policy ignores, and pods that end because the job is over, lose their finalizers and do not count.
     for (const pod of isOver ? own : counts.newlyIgnored.filter((each) => !held.has(each))) await this.release(pod);
     if (verdict === undefined || own.some((pod) => !isPodFinished(pod))) {
       await this.#write(current, status);
@@ -135,11 +135,11 @@ export class JobTracking {
     const current = await this.#write(job, status);
     const written = new Set([...succeeded, ...failed, ...finished.map(({ metadata }) => metadata.uid ?? '')]);
     for (const pod of own) if (written.has(pod.metadata.uid ?? '')) await this.release(pod);
-    const distinct = isIndexed(job)
+    const succeededCount = isIndexed(job)
       ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length
       : (status.succeeded ?? 0) + succeeded.length;
     Object.assign(status, {
-      succeeded: distinct,
+      succeeded: succeededCount,
       failed: (status.failed ?? 0) + failed.length,
       uncountedTerminatedPods: {},
     });
@@ -147,14 +147,18 @@ export class JobTracking {
   }
 
   async #write(job: Job, status: JobStatus): Promise<Job> {
-    const shown = Object.fromEntries(
+    const written = Object.fromEntries(
       Object.entries(status).filter(
         ([field, value]) =>
           value !== undefined && !(value === 0 && (field === 'active' || field === 'succeeded' || field === 'failed')),
       ),
     ) as JobStatus;
-    if (semanticEqual(shown, job.status)) return job;
-    return this.#environment.client.update(jobs, { ...job, status: structuredClone(shown) }, { subresource: 'status' });
+    if (semanticEqual(written, job.status)) return job;
+    return this.#environment.client.update(
+      jobs,
+      { ...job, status: structuredClone(written) },
+      { subresource: 'status' },
+    );
   }
 
   /** Removes the tracking finalizer. */

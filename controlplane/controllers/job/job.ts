@@ -19,7 +19,7 @@ import {
   isIndexed,
   missingIndexes,
   outcomeOf,
-  pointlessPods,
+  unusablePods,
   replacesOnlyFailed,
   TRACKING_FINALIZER,
   wantedActive,
@@ -30,6 +30,10 @@ import { countable, JobTracking } from './job-tracking.ts';
 import { enqueueOwner } from '../pod-owners.ts';
 
 const MANAGED_BY_US = 'kubernetes.io/job-controller';
+/** The prefix of the keys of pods in the queue of jobs. */
+const POD_KEY = 'pod:';
+/** How long after its deadline a job is reconciled again, so that the deadline has certainly passed. */
+const DEADLINE_SLACK_MS = 50;
 
 /** What a sync did to the pods of a job. */
 interface Changes {
@@ -77,7 +81,7 @@ class JobController {
     const enqueueJob = enqueueOwner(this.#loop, this.#jobs, jobs);
     const podChanged = (pod: Pod): void => {
       enqueueJob(pod);
-      this.#freeOrphan(pod);
+      this.#enqueueOrphan(pod);
     };
     const podDeleted = (pod: Pod): void => {
       this.#tracking.forget(pod);
@@ -88,17 +92,17 @@ class JobController {
   }
 
   /** Queues a pod whose job was deleted, because it would keep its finalizer for ever. */
-  #freeOrphan(pod: Pod): void {
+  #enqueueOrphan(pod: Pod): void {
     if (!(pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) || !this.#jobs.hasSynced) return;
     const key = ownerKey(pod, jobs);
     const { namespace, name } = splitKey(key ?? '/');
     const owner = key === undefined ? undefined : this.#jobs.get(namespace, name);
     if (owner?.metadata.uid === controllerOf(pod)?.uid && owner !== undefined) return;
-    this.#loop.queue.add(`pod:${pod.metadata.namespace}/${pod.metadata.name}`);
+    this.#loop.queue.add(`${POD_KEY}${pod.metadata.namespace}/${pod.metadata.name}`);
   }
 
   async #reconcile(key: string): Promise<void> {
-    if (key.startsWith('pod:')) return this.#freePod(key.slice(4));
+    if (key.startsWith(POD_KEY)) return this.#releaseOrphan(key.slice(POD_KEY.length));
     const { namespace, name } = splitKey(key);
     const job = this.#jobs.get(namespace, name);
     if (job === undefined) {
@@ -126,7 +130,7 @@ class JobController {
     await this.#sync(key, job, this.#tracking.view(own));
   }
 
-  async #freePod(key: string): Promise<void> {
+  async #releaseOrphan(key: string): Promise<void> {
     const { namespace, name } = splitKey(key);
     const pod = this.#pods.get(namespace, name);
     const owner = pod === undefined ? undefined : this.#jobs.get(namespace, controllerOf(pod)?.name ?? '');
@@ -143,10 +147,10 @@ class JobController {
     if (status.startTime === undefined && !suspended) {
       status.startTime = formatTime(nowMs);
       const limit = job.spec?.activeDeadlineSeconds;
-      if (limit !== undefined) this.#loop.queue.addAfter(key, limit * 1000 + 50);
+      if (limit !== undefined) this.#loop.queue.addAfter(key, limit * 1000 + DEADLINE_SLACK_MS);
     }
     const counts = countPods(job, countable(own), status);
-    this.#backOff.note(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
+    this.#backOff.record(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
     const verdict = computeVerdict(job, { own, counts, status }, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
     const settled = this.#pending.settled(key);
@@ -156,9 +160,9 @@ class JobController {
       changes = await this.#deleteUncounted(key, job, active);
     else if (settled && job.metadata.deletionTimestamp === undefined)
       changes = await this.#manage(key, job, { own, active, counts });
-    if (verdict === undefined) this.#noteSuspension(job, status, suspended, nowMs);
+    if (verdict === undefined) this.#recordSuspension(job, status, suspended, nowMs);
     const { error, created, deleted } = changes;
-    // Until the informer shows the last creations and deletions, the numbers stay as they were written with them.
+    // The counters stay as they were written until the informer shows the last creations and deletions.
     if (settled || verdict !== undefined || suspended) {
       const terminating = own.filter((pod) => isPodTerminating(pod) && !isPodFinished(pod)).length;
       Object.assign(status, {
@@ -168,8 +172,8 @@ class JobController {
       });
     }
     // A job is not over while some of its pods could not be deleted.
-    const reached = error === undefined ? verdict : undefined;
-    await this.#tracking.count(job, own, { status, counts, verdict: reached });
+    const finalVerdict = error === undefined ? verdict : undefined;
+    await this.#tracking.count(job, own, { status, counts, verdict: finalVerdict });
     if (error !== undefined && !isNamespaceTerminating(error)) throw error;
   }
 
@@ -188,9 +192,9 @@ class JobController {
       finishedIndexes: counts.succeededIndexes.length + counts.failedIndexes.length,
     });
     const compare = (a: Pod, b: Pod): number => compareForDeletion(a, b, () => 0, clock.now());
-    const pointless = new Set(pointlessPods(job, active, compare));
-    const useful = active.filter((pod) => !pointless.has(pod)).toSorted(compare);
-    const surplus = [...pointless, ...useful.slice(0, wanted < 0 ? 0 : Math.max(0, useful.length - wanted))];
+    const unusable = new Set(unusablePods(job, active, compare));
+    const useful = active.filter((pod) => !unusable.has(pod)).toSorted(compare);
+    const surplus = [...unusable, ...useful.slice(0, wanted < 0 ? 0 : Math.max(0, useful.length - wanted))];
     if (surplus.length > 0) return this.#deleteUncounted(key, job, surplus);
     if (wanted < 0) return NO_CHANGES;
     const terminating = replacesOnlyFailed(job) ? own.filter((pod) => outcomeOf(pod, job) === 'terminating').length : 0;
@@ -264,7 +268,7 @@ class JobController {
     return { error, created: 0, deleted: surplus.filter((_, at) => results[at]?.status === 'fulfilled') };
   }
 
-  #noteSuspension(job: Job, status: JobStatus, suspended: boolean, nowMs: number): void {
+  #recordSuspension(job: Job, status: JobStatus, suspended: boolean, nowMs: number): void {
     const before = status.conditions?.find(({ type }) => type === 'Suspended')?.status;
     if (suspended && before !== 'True') {
       status.conditions = withJobCondition(status.conditions, SUSPENDED, nowMs);

@@ -30,7 +30,6 @@ export const runTtlAfterFinished: RunController = (environment, signal) => {
       const expiry = job === undefined || job.metadata.deletionTimestamp !== undefined ? undefined : expiryOf(job);
       if (job === undefined || expiry === undefined) return;
       if (expiry > clock.now()) return loop.queue.addAfter(key, expiry - clock.now());
-      // A client may have raised the TTL a moment ago, so the job is read from the API.
       const fresh = await client.get(jobs, namespace, name);
       if ((expiryOf(fresh) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
       const { uid } = fresh.metadata;
@@ -43,9 +42,9 @@ export const runTtlAfterFinished: RunController = (environment, signal) => {
       );
     },
   });
-  const seen = (job: Job): void => {
+  const jobChanged = (job: Job): void => {
     if (expiryOf(job) !== undefined) loop.enqueue(job);
   };
-  cache.addHandler({ add: seen, update: (_, job) => seen(job) });
+  cache.addHandler({ add: jobChanged, update: (_, job) => jobChanged(job) });
   return loop.run(signal, cache);
 };

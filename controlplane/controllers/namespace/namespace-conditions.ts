@@ -76,14 +76,11 @@ export function computeConditions(
         },
   ];
   return wanted.map((condition) => {
-    const known = previous.find((other) => other.type === condition.type);
-    if (known === undefined) return { ...condition, lastTransitionTime: now };
-    if (known.status === condition.status && known.reason === condition.reason && known.message === condition.message)
-      return known;
-    return {
-      ...condition,
-      lastTransitionTime: known.status === condition.status ? (known.lastTransitionTime ?? now) : now,
-    };
+    const former = previous.find((other) => other.type === condition.type);
+    if (former === undefined) return { ...condition, lastTransitionTime: now };
+    const isSameStatus = former.status === condition.status;
+    if (isSameStatus && former.reason === condition.reason && former.message === condition.message) return former;
+    return { ...condition, lastTransitionTime: isSameStatus ? (former.lastTransitionTime ?? now) : now };
   });
 }
 

@@ -119,14 +119,14 @@ class NamespaceController {
     if (emptying.remaining.size > 0) throw new ContentRemains(Math.floor(waitSeconds / 2) + 1);
     const finalizers = (latest.spec?.finalizers ?? []).filter((finalizer) => finalizer !== FINALIZER);
     try {
-      const left = await client.update(
+      const finalized = await client.update(
         namespaces,
         { ...latest, spec: { ...latest.spec, finalizers } },
         { subresource: 'finalize' },
       );
       // Some servers keep a namespace without finalizers, so its deletion is requested once more.
       const { uid } = latest.metadata;
-      if ((left.spec?.finalizers ?? []).length === 0) {
+      if ((finalized.spec?.finalizers ?? []).length === 0) {
         await client.delete(namespaces, '', name, uid === undefined ? {} : { preconditions: { uid } });
       }
     } catch (error) {
@@ -150,7 +150,7 @@ class NamespaceController {
         for (const { metadata } of before.items) await this.#deleteOne(resource, namespace, metadata.name ?? '');
       }
       const { items } = await client.untyped.list(resource, { namespace });
-      return note(resource, items, emptying);
+      return recordRemaining(resource, items, emptying);
     } catch (error) {
       // A custom resource whose definition was just deleted has no content.
       if (isNotFound(error) || isStatusError(error, 'MethodNotAllowed')) return 0;
@@ -167,7 +167,8 @@ class NamespaceController {
   }
 }
 
-function note(
+/** Adds the objects that remain to `emptying`. Returns the number of seconds that they may take. */
+function recordRemaining(
   resource: Resource,
   items: readonly KubeObject[],
   emptying: { readonly remaining: Map<string, number>; readonly finalizers: Map<string, number> },

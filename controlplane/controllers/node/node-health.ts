@@ -43,8 +43,8 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
   let changed = false;
   for (const type of ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure']) {
     const at = conditions.findIndex((condition) => condition.type === type);
-    const known = conditions[at];
-    if (known === undefined) {
+    const condition = conditions[at];
+    if (condition === undefined) {
       conditions.push({
         type,
         status: 'Unknown',
@@ -54,9 +54,9 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
         lastTransitionTime: now,
       });
       changed = true;
-    } else if (known.status !== 'Unknown') {
+    } else if (condition.status !== 'Unknown') {
       conditions[at] = {
-        ...known,
+        ...condition,
         status: 'Unknown',
         reason: 'NodeStatusUnknown',
         message: 'Kubelet stopped posting node status.',
@@ -124,7 +124,7 @@ function stateOf({ ready, notReady }: ZoneCounts, unhealthyThreshold: number): Z
   return 'Normal';
 }
 
-/** Ready and other nodes by zone, kept current with each change of a node, so that no decision about a node costs all nodes. */
+/** Counts ready and other nodes by zone. Each change of a node updates the counts, so no decision about a node visits all. */
 export class ZoneHealth {
   readonly #unhealthyThreshold: number;
   readonly #zones = new Map<string, ZoneCounts>();
@@ -163,12 +163,12 @@ export class ZoneHealth {
   }
 
   #remove(name: string): void {
-    const known = this.#nodes.get(name);
-    const counts = this.#zones.get(known?.zone ?? '');
-    if (known === undefined || counts === undefined) return;
+    const node = this.#nodes.get(name);
+    const counts = this.#zones.get(node?.zone ?? '');
+    if (node === undefined || counts === undefined) return;
     this.#nodes.delete(name);
-    counts[known.isReady ? 'ready' : 'notReady'] -= 1;
-    if (counts.ready + counts.notReady === 0) this.#zones.delete(known.zone);
+    counts[node.isReady ? 'ready' : 'notReady'] -= 1;
+    if (counts.ready + counts.notReady === 0) this.#zones.delete(node.zone);
   }
 
   /** Returns the state of a zone by the share of its nodes that are not ready. */

@@ -30,7 +30,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
   if (clusters.length === 0) return aborted(signal);
   const cache = informers.for(nodes);
   /** The ranges by node that this process allocated. The informer may not show them yet. */
-  const given = new Map<string, readonly string[]>();
+  const allocated = new Map<string, readonly string[]>();
   const rangesOf = (node: Node): readonly string[] =>
     node.spec?.podCIDRs ?? (node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]);
   const loop = new ReconcileLoop(environment, {
@@ -38,13 +38,13 @@ export const runNodeIpam: RunController = (environment, signal) => {
     reconcile: async (name) => {
       const node = cache.get('', name);
       if (node === undefined) {
-        given.delete(name);
+        allocated.delete(name);
         return;
       }
       if (rangesOf(node).length > 0) return;
       const taken = new Set([
         ...cache.list().flatMap(rangesOf),
-        ...[...given].filter(([other]) => other !== name).flatMap(([, ranges]) => ranges),
+        ...[...allocated].filter(([other]) => other !== name).flatMap(([, ranges]) => ranges),
       ]);
       const ranges = clusters.map((cluster) =>
         firstFree(cluster, cluster.family === 4 ? options.nodeCidrMaskSizeIpv4 : options.nodeCidrMaskSizeIpv6, taken),
@@ -59,7 +59,7 @@ export const runNodeIpam: RunController = (environment, signal) => {
         );
         throw new Error(`no pod CIDR is left for node ${name}: delete unused nodes, or give a larger --cluster-cidr`);
       }
-      given.set(name, free);
+      allocated.set(name, free);
       await client.patch(nodes, '', name, { type: 'strategic', body: { spec: { podCIDR: free[0], podCIDRs: free } } });
     },
   });

@@ -52,7 +52,7 @@ class NodeLifecycle {
   readonly #leases: Informer<Lease>;
   readonly #pods: Informer<Pod>;
   /** The time of the node's last heartbeat by the clock of this host, because clocks of nodes are not trusted. */
-  readonly #heartbeats = new Map<string, { readonly sign: string; readonly atMs: number }>();
+  readonly #heartbeats = new Map<string, { readonly heartbeat: string; readonly atMs: number }>();
   readonly #zones: ZoneHealth;
   readonly #limiters = new Map<string, { readonly state: ZoneState; readonly limiter: RateLimiter | undefined }>();
 
@@ -74,9 +74,9 @@ class NodeLifecycle {
     this.#nodes.addHandler({
       add: (node) => {
         this.#recordEvent(node, 'RegisteredNode', `Registered Node ${node.metadata.name} in Controller`);
-        this.#nodeSeen(node);
+        this.#nodeChanged(node);
       },
-      update: (_, node) => this.#nodeSeen(node),
+      update: (_, node) => this.#nodeChanged(node),
       delete: (node) => {
         const { name = '' } = node.metadata;
         this.#recordEvent(node, 'RemovingNode', `Removing Node ${name} from Controller`);
@@ -89,14 +89,14 @@ class NodeLifecycle {
     return this.#loop.run(signal, this.#nodes, this.#leases, this.#pods);
   }
 
-  #recordEvent(node: Node, reason: string, what: string): void {
+  #recordEvent(node: Node, reason: string, text: string): void {
     const { name = '', uid = '' } = node.metadata;
     // kube-controller-manager names no version of the node.
-    const about = { apiVersion: 'v1', kind: 'Node', name, uid };
-    this.#environment.recorder.event(about, 'Normal', reason, `Node ${name} event: ${what}`);
+    const reference = { apiVersion: 'v1', kind: 'Node', name, uid };
+    this.#environment.recorder.event(reference, 'Normal', reason, `Node ${name} event: ${text}`);
   }
 
-  #nodeSeen(node: Node): void {
+  #nodeChanged(node: Node): void {
     if (this.#zones.observe(node)) this.#zonesChanged();
     this.#observeHeartbeat(node.metadata.name ?? '');
     this.#loop.enqueue(node);
@@ -104,10 +104,10 @@ class NodeLifecycle {
 
   /** Remembers when the heartbeat of the node, its Ready condition or its Lease, has changed last. */
   #observeHeartbeat(name: string): void {
-    const heartbeat = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
-    const sign = `${heartbeat} ${this.#leases.get(NODE_LEASE_NAMESPACE, name)?.spec?.renewTime ?? ''}`;
-    if (this.#heartbeats.get(name)?.sign !== sign)
-      this.#heartbeats.set(name, { sign, atMs: this.#environment.clock.monotonic() });
+    const readyTime = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
+    const heartbeat = `${readyTime} ${this.#leases.get(NODE_LEASE_NAMESPACE, name)?.spec?.renewTime ?? ''}`;
+    if (this.#heartbeats.get(name)?.heartbeat !== heartbeat)
+      this.#heartbeats.set(name, { heartbeat, atMs: this.#environment.clock.monotonic() });
   }
 
   /** Reconciles all nodes that are not ready, because the state of the zones decides which taints they get. */
@@ -196,8 +196,8 @@ class NodeLifecycle {
 
   /** Returns the limiter of evictions in a zone, and `undefined` if no pods are evicted there now. */
   #limiterOf(zone: string, state: ZoneState, size: number): RateLimiter | undefined {
-    const known = this.#limiters.get(zone);
-    if (known?.state === state) return known.limiter;
+    const existing = this.#limiters.get(zone);
+    if (existing?.state === state) return existing.limiter;
     const { clock, options } = this.#environment;
     const large = size > options.largeClusterSizeThreshold;
     const qps =

@@ -38,9 +38,9 @@ const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<type
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
   // Records an event about the pod. As in kube-controller-manager, it refers to the pod by its name only.
-  const report = (key: string, what: string): void => {
+  const report = (key: string, action: string): void => {
     const pod = { apiVersion: 'v1', kind: 'Pod', ...splitKey(key) };
-    recorder.event(pod, 'Normal', 'TaintManagerEviction', `${what} Pod ${key}`);
+    recorder.event(pod, 'Normal', 'TaintManagerEviction', `${action} Pod ${key}`);
   };
   const nodeCache = informers.for(nodes);
   const podCache = informers.for(pods);

@@ -38,18 +38,25 @@ export function surplusFinished(all: readonly Pod[], threshold: number): Pod[] {
   return finished.toSorted((a, b) => evicted(a) - evicted(b) || created(a) - created(b)).slice(0, surplus);
 }
 
-/** Marks an unfinished pod as failed, then deletes it without a grace period. `why` is the message of DisruptionTarget. */
-async function forceDelete({ client, clock }: ControllerEnvironment, pod: Pod, why: string | undefined): Promise<void> {
+/**
+ * Marks an unfinished pod as failed, then deletes it without a grace period. With a `message`, the pod also gets the condition
+ * DisruptionTarget. A pod that is gone is no error.
+ */
+async function forceDelete(
+  { client, clock }: ControllerEnvironment,
+  pod: Pod,
+  message: string | undefined,
+): Promise<void> {
   const { namespace = '', name = '', uid } = pod.metadata;
   const condition = {
     type: 'DisruptionTarget',
     status: 'True',
     reason: 'DeletionByPodGC',
-    message: why,
+    message,
     observedGeneration: pod.metadata.generation,
     lastTransitionTime: formatTime(clock.now()),
   };
-  const status = { phase: 'Failed', ...(why === undefined ? {} : { conditions: [condition] }) };
+  const status = { phase: 'Failed', ...(message === undefined ? {} : { conditions: [condition] }) };
   try {
     if (!isPodFinished(pod)) {
       const patch = { metadata: { uid }, status };

@@ -76,13 +76,13 @@ export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const available = ready.filter((pod) => isPodAvailable(pod, input.minReadySeconds, input.nowMs));
   const terminating = input.pods.filter((pod) => isPodTerminating(pod) && !isPodFinished(pod)).length;
   const others = (input.previous?.conditions ?? []).filter((condition) => condition.type !== 'ReplicaFailure');
-  const known = input.previous?.conditions?.find((condition) => condition.type === 'ReplicaFailure');
+  const present = input.previous?.conditions?.find((condition) => condition.type === 'ReplicaFailure');
   const conditions =
     input.failure === undefined
       ? others
       : [
           ...others,
-          known ?? { type: 'ReplicaFailure', status: 'True', lastTransitionTime: input.now, ...input.failure },
+          present ?? { type: 'ReplicaFailure', status: 'True', lastTransitionTime: input.now, ...input.failure },
         ];
   return {
     replicas: active.length,

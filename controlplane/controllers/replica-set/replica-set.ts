@@ -71,6 +71,10 @@ export const runReplicationControllers: RunController = (environment, signal) =>
 
 /** The number of pods of a set for which its changes are collected for one more millisecond: 150 ms for 3,000 pods. */
 const PODS_PER_GATHERING_MS = 20;
+/** How long after a pod becomes available its set is reconciled, as in kube-controller-manager. */
+const AVAILABILITY_SLACK_MS = 1000;
+/** The same delay where the status of the set has shown that a pod is not available yet. */
+const SHORT_SLACK_MS = 50;
 
 class ReplicaController<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
@@ -116,11 +120,12 @@ class ReplicaController<Owner extends KubeObject> {
   #podChanged(pod: Pod): void {
     const key = ownerKey(pod, this.#flavor.resource);
     if (key !== undefined) this.#loop.queue.addAfter(key, this.#gatheringMs.get(key) ?? 0);
-    else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined) this.#orphanSeen(pod);
+    else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined)
+      this.#enqueueAdopters(pod);
   }
 
   /** Enqueues the sets that may adopt a pod without a controller. */
-  #orphanSeen(pod: Pod): void {
+  #enqueueAdopters(pod: Pod): void {
     for (const owner of this.#owners.list(pod.metadata.namespace ?? '')) {
       const selector = this.#flavor.selector(owner);
       if (!selector.isEmpty && selector.matches(pod.metadata.labels)) this.#loop.enqueue(owner);
@@ -135,7 +140,7 @@ class ReplicaController<Owner extends KubeObject> {
     const { namespace, name } = splitKey(key);
     const owner = this.#owners.get(namespace, name);
     const seconds = owner === undefined ? 0 : this.#flavor.minReadySeconds(owner);
-    if (seconds > 0) this.#loop.queue.addAfter(key, seconds * 1000 + 1000);
+    if (seconds > 0) this.#loop.queue.addAfter(key, seconds * 1000 + AVAILABILITY_SLACK_MS);
   }
 
   async #reconcile(key: string): Promise<void> {
@@ -175,7 +180,7 @@ class ReplicaController<Owner extends KubeObject> {
     });
     if (!semanticEqual(status, this.#flavor.status(owner))) await this.#writeStatus(owner, status);
     const next = nextAvailabilityMs(own, this.#flavor.minReadySeconds(owner), clock.now());
-    if (next !== undefined) this.#loop.queue.addAfter(key, next + 50);
+    if (next !== undefined) this.#loop.queue.addAfter(key, next + SHORT_SLACK_MS);
     if (failure !== undefined) throw failure.error;
   }
 

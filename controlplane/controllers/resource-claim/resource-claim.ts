@@ -1,6 +1,6 @@
 /**
  * Implements resource claims: creates the claims of pods from their templates, reserves allocated claims for pods that were
- * scheduled without the scheduler, and takes back reservations and allocations that no pod needs any more.
+ * bound without the scheduler, and takes back reservations and allocations that no pod needs any more.
  */
 import { CLAIM_FINALIZER } from '../../../api/kinds/device-claims.ts';
 import { MAX_CONSUMERS } from '../../../api/kinds/device-limits.ts';
@@ -95,7 +95,7 @@ class ResourceClaimController {
         throw error;
       }
     }
-    if (created.size > 0) await this.#noteClaims(pod, created);
+    if (created.size > 0) await this.#recordClaims(pod, created);
     if ((pod.spec?.nodeName ?? '') !== '') for (const claimName of claimNames(pod)) await this.#reserve(pod, claimName);
   }
 
@@ -105,15 +105,15 @@ class ResourceClaimController {
    */
   async #ensureClaim(pod: Pod, podClaim: PodClaim, templateName: string): Promise<string | undefined> {
     const namespace = pod.metadata.namespace ?? '';
-    const noted = pod.status?.resourceClaimStatuses?.find(({ name }) => name === podClaim.name);
+    const recorded = pod.status?.resourceClaimStatuses?.find(({ name }) => name === podClaim.name);
     const existing = ownedBy(this.#claims, pod).find(
       ({ metadata }) => metadata.annotations?.[POD_CLAIM_NAME] === podClaim.name,
     );
     if (existing !== undefined) {
       const { name = '' } = existing.metadata;
-      return noted?.resourceClaimName === name ? undefined : name;
+      return recorded?.resourceClaimName === name ? undefined : name;
     }
-    if (noted !== undefined && (await this.#exists(namespace, noted.resourceClaimName))) return undefined;
+    if (recorded !== undefined && (await this.#exists(namespace, recorded.resourceClaimName))) return undefined;
     const template = this.#templates.get(namespace, templateName);
     if (template === undefined)
       throw new Error(
@@ -132,7 +132,7 @@ class ResourceClaimController {
     return (await tolerate(this.#environment.client.get(resourceClaims, namespace, name), isNotFound)) !== undefined;
   }
 
-  async #noteClaims(pod: Pod, created: ReadonlyMap<string, string>): Promise<void> {
+  async #recordClaims(pod: Pod, created: ReadonlyMap<string, string>): Promise<void> {
     const kept = (pod.status?.resourceClaimStatuses ?? []).filter(({ name }) => !created.has(name));
     const resourceClaimStatuses = [
       ...kept,
@@ -231,6 +231,7 @@ function claimFrom({ spec = { spec: {} } }: ResourceClaimTemplate, pod: Pod, { n
     apiVersion: 'resource.k8s.io/v1',
     kind: 'ResourceClaim',
     metadata: {
+      // The API server appends five characters to the dash.
       generateName: `${`${pod.metadata.name}-${name}`.slice(0, MAX_SUBDOMAIN_LENGTH - 6)}-`,
       namespace: pod.metadata.namespace ?? '',
       ...(labels === undefined ? {} : { labels: { ...labels } }),

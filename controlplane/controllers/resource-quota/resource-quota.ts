@@ -115,8 +115,8 @@ export const runResourceQuota: RunController = async (environment, signal) => {
     const wanted = counters.includes(resourceClaims) ? [...counters, deviceClasses] : counters;
     await Promise.all(
       wanted.map(async (counted) => {
-        const known = watched.get(idOf(counted));
-        if (known !== undefined) return known.synced(signal);
+        const informer = watched.get(idOf(counted));
+        if (informer !== undefined) return informer.synced(signal);
         const served = servedResources(catalog).find((one) => isWatchable(one, counted));
         if (served === undefined) return;
         const cache = informers.for(served as ResourceOf<KubeObject>);
@@ -136,7 +136,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
     };
     cache.addHandler({
       update: (previous, current) => {
-        if (givesBack(counted, previous, current)) replenish(current);
+        if (mayReduceUsage(counted, previous, current)) replenish(current);
       },
       delete: replenish,
     });
@@ -168,7 +168,7 @@ function claimLookup(watched: ReadonlyMap<string, Informer>): ClaimLookup {
   };
 }
 
-function givesBack(counted: CountedResource, previous: KubeObject, current: KubeObject): boolean {
+function mayReduceUsage(counted: CountedResource, previous: KubeObject, current: KubeObject): boolean {
   if (counted.group !== '') return false;
   switch (counted.resource) {
     case 'pods':

@@ -29,19 +29,19 @@ const TERMINATING: Readiness = {
   message: 'There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR',
 };
 
-const isLeaving = ({ metadata }: ServiceCIDR): boolean => metadata.deletionTimestamp !== undefined;
+const isTerminating = ({ metadata }: ServiceCIDR): boolean => metadata.deletionTimestamp !== undefined;
 const cidrsOf = ({ spec }: ServiceCIDR): readonly Cidr[] =>
   (spec?.cidrs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
 
-/** Whether every address would still be in another range. Pure. */
-export function mayGo(
+/** Whether the range may be deleted: every address of it is in another range as well. Pure. */
+export function mayBeDeleted(
   range: ServiceCIDR,
   ranges: readonly ServiceCIDR[],
   addresses: () => readonly IPAddress[],
 ): boolean {
   const own = cidrsOf(range);
   const others = ranges
-    .filter((other) => other.metadata.name !== range.metadata.name && !isLeaving(other))
+    .filter((other) => other.metadata.name !== range.metadata.name && !isTerminating(other))
     .flatMap(cidrsOf);
   if (own.every((cidr) => others.some((other) => cidrCovers(other, cidr)))) return true;
   return !addresses().some((address) => {
@@ -53,7 +53,7 @@ export function mayGo(
 }
 
 /**
- * Adds a finalizer to each range, and removes it from a deleted range once `mayGo` allows it and a grace period is over.
+ * Adds a finalizer to each range, and removes it from a deleted range once `mayBeDeleted` allows it and a grace period is over.
  */
 export const runServiceCidrs: RunController = (environment, signal) => {
   const { client, informers, clock } = environment;
@@ -91,7 +91,7 @@ export const runServiceCidrs: RunController = (environment, signal) => {
       return;
     }
     if (!finalizers.includes(FINALIZER)) return;
-    if (!mayGo(range, ranges.list(), () => addresses.list())) {
+    if (!mayBeDeleted(range, ranges.list(), () => addresses.list())) {
       await setReadiness(range, TERMINATING);
       return;
     }
@@ -111,11 +111,11 @@ export const runServiceCidrs: RunController = (environment, signal) => {
       await tolerate(settle(range), isNotFound);
     },
   });
-  const enqueueLeaving = (): void => {
-    for (const range of ranges.list()) if (isLeaving(range)) loop.enqueue(range);
+  const enqueueTerminating = (): void => {
+    for (const range of ranges.list()) if (isTerminating(range)) loop.enqueue(range);
   };
   loop.follow(ranges);
-  ranges.addHandler({ add: enqueueLeaving, delete: enqueueLeaving });
-  addresses.addHandler({ delete: enqueueLeaving });
+  ranges.addHandler({ add: enqueueTerminating, delete: enqueueTerminating });
+  addresses.addHandler({ delete: enqueueTerminating });
   return loop.run(signal, ranges, addresses);
 };

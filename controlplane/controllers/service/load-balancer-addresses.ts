@@ -90,22 +90,22 @@ function balancedNode({ metadata, spec, status }: Node): NodeAddresses | undefin
 }
 
 /**
- * Returns the external addresses of a family, or the internal ones if the node has none. Nodes write them: every node would
- * redirect what it sends to an address of the host itself, or to the metadata service of its cloud, to the endpoints of a
- * service.
+ * Returns the external addresses of each family, or the internal ones if the node has none. Loopback, link-local and other
+ * special addresses are left out. Nodes write their addresses, and with such a one, every node would redirect what it sends to
+ * its own host, or to the metadata service of its cloud, to the endpoints of a service.
  */
 function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
   const ofType = (wanted: string, isV6: boolean): string[] =>
     addresses
       .filter(({ type, address }) => type === wanted && address.includes(':') === isV6)
-      .flatMap(({ address }) => (isOfANode(address) ? (canonicalIp(address) ?? []) : []));
+      .flatMap(({ address }) => (isNodeAddress(address) ? (canonicalIp(address) ?? []) : []));
   return [false, true].flatMap((isV6) => {
     const external = ofType('ExternalIP', isV6);
     return external.length > 0 ? external : ofType('InternalIP', isV6);
   });
 }
 
-function isOfANode(address: string): boolean {
+function isNodeAddress(address: string): boolean {
   const ip = parseIp(address);
   if (ip === undefined) return false;
   return ![isLoopback, isLinkLocalUnicast, isMulticast, isUnspecified].some((isSpecial) => isSpecial(ip));

@@ -12,7 +12,7 @@ export class LoadBalancerPorts {
 
   /**
    * Takes the ports for the service, and frees those that it had before and no longer wants. If another service holds one of
-   * the ports, it takes none of them, lets the service wait for this port, and returns the port with its holder. `freed` is
+   * the ports, the service gets none of them and waits for this port, and the port is returned with its holder. `freed` is
    * called with each service that waited for a freed port.
    */
   take(

@@ -174,10 +174,11 @@ class ServiceLoadBalancers {
     const { reservedPorts } = this.#options;
     const isReserved = ({ port: number }: { readonly port: number }): boolean =>
       reservedPorts.some(({ first, last }) => first <= number && number <= last);
-    const kept = (service.spec?.ports ?? []).find(isReserved);
-    if (kept !== undefined) return `port ${kept.port} of the nodes is reserved (--service-lb-reserved-ports)`;
-    const isNowhere = this.#balanced.all.length > 0 && nodesFor(service, this.#balanced.all).length === 0;
-    return isNowhere ? 'on each node, the agent or another process of the host has one of its ports' : undefined;
+    const reservedPort = (service.spec?.ports ?? []).find(isReserved);
+    if (reservedPort !== undefined)
+      return `port ${reservedPort.port} of the nodes is reserved (--service-lb-reserved-ports)`;
+    const hasNoNode = this.#balanced.all.length > 0 && nodesFor(service, this.#balanced.all).length === 0;
+    return hasNoNode ? 'on each node, the agent or another process of the host has one of its ports' : undefined;
   }
 
   async #write(service: Service, addresses: readonly string[]): Promise<void> {

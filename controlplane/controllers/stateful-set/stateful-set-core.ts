@@ -145,7 +145,7 @@ export function planActions(input: PlanInput): Action[] {
     }
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
-  // An ordered set only deletes the last one of several unhealthy members, and waits for it.
+  // An ordered set waits while there is an unhealthy member above the unhealthy one with the lowest ordinal.
   const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {

@@ -28,6 +28,9 @@ import {
 } from './stateful-set-core.ts';
 import { wantedOwners } from './claim-retention.ts';
 
+/** How long after a pod becomes available its set is reconciled. */
+const AVAILABILITY_SLACK_MS = 50;
+
 /** Reconciles `concurrentStatefulSetSyncs` sets at a time. */
 export const runStatefulSets: RunController = (environment, signal) =>
   new StatefulSetController(environment).run(signal);
@@ -97,7 +100,7 @@ class StatefulSetController {
       nowMs: clock.now(),
     };
     let failure: unknown;
-    if (set.metadata.deletionTimestamp === undefined) await this.#keepOwners(set, own);
+    if (set.metadata.deletionTimestamp === undefined) await this.#setClaimOwners(set, own);
     if (set.metadata.deletionTimestamp === undefined && this.#pending.settled(key)) {
       for (const action of planActions(input)) {
         try {
@@ -129,19 +132,19 @@ class StatefulSetController {
    * Sets the owners of claims by the retention policy of the set. This happens before a pod is deleted, because the garbage
    * collector then deletes or keeps its claims.
    */
-  async #keepOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
+  async #setClaimOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
     const namespace = set.metadata.namespace ?? '';
     for (const pod of own) {
       const ordinal = ordinalOf(set, pod);
       if (ordinal === undefined) continue;
       for (const { metadata } of claimsOf(set, ordinal)) {
-        const known = this.#claims.get(namespace, metadata.name ?? '');
-        if (known === undefined || known.metadata.deletionTimestamp !== undefined) continue;
-        const ownerReferences = wantedOwners(set, { pod, ordinal }, known);
+        const existing = this.#claims.get(namespace, metadata.name ?? '');
+        if (existing === undefined || existing.metadata.deletionTimestamp !== undefined) continue;
+        const ownerReferences = wantedOwners(set, { pod, ordinal }, existing);
         if (ownerReferences === undefined) continue;
         await this.#environment.client.update(persistentVolumeClaims, {
-          ...known,
-          metadata: { ...known.metadata, ownerReferences },
+          ...existing,
+          metadata: { ...existing.metadata, ownerReferences },
         });
       }
     }
@@ -154,13 +157,13 @@ class StatefulSetController {
     for (const pod of own) {
       const since = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
       if (isPodReady(pod) && since + seconds * 1000 > nowMs)
-        this.#loop.queue.addAfter(key, since + seconds * 1000 - nowMs + 50);
+        this.#loop.queue.addAfter(key, since + seconds * 1000 - nowMs + AVAILABILITY_SLACK_MS);
     }
   }
 
   async #execute(key: string, set: StatefulSet, action: Action, revision: ControllerRevision): Promise<void> {
     const { client, recorder } = this.#environment;
-    const about = referenceTo(set, statefulSets);
+    const reference = referenceTo(set, statefulSets);
     const namespace = set.metadata.namespace ?? '';
     if (action.kind === 'claims') return this.#ensureClaims(set, action.ordinal);
     if (action.kind === 'identify') return this.#identify(key, set, action.pod);
@@ -170,7 +173,7 @@ class StatefulSetController {
         await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
         this.#pending.deleted(key, action.pod);
         recorder.event(
-          about,
+          reference,
           'Normal',
           'SuccessfulDelete',
           `Delete Pod ${name} in StatefulSet ${set.metadata.name} successful`,
@@ -178,7 +181,7 @@ class StatefulSetController {
       } catch (error) {
         if (isNotFound(error)) return;
         recorder.event(
-          about,
+          reference,
           'Warning',
           'FailedDelete',
           `Delete Pod ${name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
@@ -198,7 +201,7 @@ class StatefulSetController {
     try {
       this.#pending.wrote(key, await client.create(pods, namespace, pod));
       recorder.event(
-        about,
+        reference,
         'Normal',
         'SuccessfulCreate',
         `Create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} successful`,
@@ -206,7 +209,7 @@ class StatefulSetController {
     } catch (error) {
       if (isAlreadyExists(error)) throw error;
       recorder.event(
-        about,
+        reference,
         'Warning',
         'FailedCreate',
         `Create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
@@ -217,34 +220,34 @@ class StatefulSetController {
 
   async #identify(key: string, set: StatefulSet, { metadata: { name = '', uid } }: Pod): Promise<void> {
     const { client, recorder } = this.#environment;
-    const about = referenceTo(set, statefulSets);
+    const reference = referenceTo(set, statefulSets);
     const patch = { metadata: { uid, labels: { [POD_NAME_LABEL]: name } } };
-    const what = `Update Pod ${name} in StatefulSet ${set.metadata.name}`;
+    const action = `Update Pod ${name} in StatefulSet ${set.metadata.name}`;
     try {
       const pod = await client.patch(pods, set.metadata.namespace ?? '', name, { type: 'strategic', body: patch });
       this.#pending.wrote(key, pod);
-      recorder.event(about, 'Normal', 'SuccessfulUpdate', `${what} successful`);
+      recorder.event(reference, 'Normal', 'SuccessfulUpdate', `${action} successful`);
     } catch (error) {
       if (isNotFound(error)) return;
-      recorder.event(about, 'Warning', 'FailedUpdate', `${what} failed error: ${(error as Error).message}`);
+      recorder.event(reference, 'Warning', 'FailedUpdate', `${action} failed error: ${(error as Error).message}`);
       throw error;
     }
   }
 
   async #ensureClaims(set: StatefulSet, ordinal: number): Promise<void> {
     const { client, recorder } = this.#environment;
-    const about = referenceTo(set, statefulSets);
+    const reference = referenceTo(set, statefulSets);
     const namespace = set.metadata.namespace ?? '';
     const pod = `${set.metadata.name}-${ordinal}`;
     for (const wanted of claimsOf(set, ordinal)) {
       const name = wanted.metadata.name ?? '';
-      const known = this.#claims.get(namespace, name);
-      if (known?.metadata.deletionTimestamp !== undefined) throw new Error(`pvc ${name} is being deleted`);
-      if (known !== undefined) continue;
+      const existing = this.#claims.get(namespace, name);
+      if (existing?.metadata.deletionTimestamp !== undefined) throw new Error(`pvc ${name} is being deleted`);
+      if (existing !== undefined) continue;
       try {
         await client.create(persistentVolumeClaims, namespace, wanted);
         recorder.event(
-          about,
+          reference,
           'Normal',
           'SuccessfulCreate',
           `Create Claim ${name} Pod ${pod} in StatefulSet ${set.metadata.name} success`,
@@ -252,7 +255,7 @@ class StatefulSetController {
       } catch (error) {
         if (isAlreadyExists(error)) continue;
         recorder.event(
-          about,
+          reference,
           'Warning',
           'FailedCreate',
           `Create Claim ${name} for Pod ${pod} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,

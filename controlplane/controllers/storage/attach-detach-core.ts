@@ -70,7 +70,10 @@ export function wantedAttachments(
   return wanted;
 }
 
-/** Returns the attachment of the volume to another node that blocks this one; none for volumes of several nodes. */
+/**
+ * Returns an attachment of the volume to another node, which excludes an attachment to this one. Returns `undefined` if there
+ * is none, or if several nodes may use the volume.
+ */
 export function exclusiveElsewhere(
   volume: PersistentVolume,
   nodeName: string,

@@ -71,36 +71,37 @@ class AttachDetach {
   run(signal: AbortSignal): Promise<void> {
     const { pods: podCache, nodes: nodeCache, claims, volumes, attachments, drivers } = this.#caches;
     const { queue } = this.#loop;
-    const ofPod = (pod: Pod): void => {
+    const enqueueNodeOf = (pod: Pod): void => {
       const nodeName = pod.spec?.nodeName ?? '';
       if (nodeName !== '' && claimsOf(pod).length > 0) queue.add(nodeName);
     };
-    const ofNode = (node: Node): void => void queue.add(node.metadata.name ?? '');
-    const ofClaim = (claim: PersistentVolumeClaim): void => {
+    const enqueueNode = (node: Node): void => void queue.add(node.metadata.name ?? '');
+    const claimBound = (claim: PersistentVolumeClaim): void => {
       const { namespace = '', name = '' } = claim.metadata;
-      for (const pod of podCache.list(namespace)) if (claimsOf(pod).some((entry) => entry.name === name)) ofPod(pod);
+      for (const pod of podCache.list(namespace))
+        if (claimsOf(pod).some((entry) => entry.name === name)) enqueueNodeOf(pod);
     };
-    const ofAttachment = ({ spec }: VolumeAttachment): void => void queue.add(spec.nodeName);
-    podCache.addHandler({ add: ofPod, update: (_before, pod) => ofPod(pod), delete: ofPod });
+    const attachmentChanged = ({ spec }: VolumeAttachment): void => void queue.add(spec.nodeName);
+    podCache.addHandler({ add: enqueueNodeOf, update: (_before, pod) => enqueueNodeOf(pod), delete: enqueueNodeOf });
     nodeCache.addHandler({
-      add: ofNode,
+      add: enqueueNode,
       update: (before, node) => {
-        if (usedBy(before) !== usedBy(node)) ofNode(node);
+        if (detachmentFields(before) !== detachmentFields(node)) enqueueNode(node);
       },
-      delete: ofNode,
+      delete: enqueueNode,
     });
     claims.addHandler({
       update: (before, claim) => {
-        if (before.status?.phase !== claim.status?.phase) ofClaim(claim);
+        if (before.status?.phase !== claim.status?.phase) claimBound(claim);
       },
     });
     attachments.addHandler({
-      add: ofAttachment,
-      update: (_before, attachment) => ofAttachment(attachment),
+      add: attachmentChanged,
+      update: (_before, attachment) => attachmentChanged(attachment),
       delete: (attachment) => {
         // Nodes that wait for the volume are reconciled again.
-        for (const pod of podCache.list()) if (attachment.spec.nodeName !== pod.spec?.nodeName) ofPod(pod);
-        ofAttachment(attachment);
+        for (const pod of podCache.list()) if (attachment.spec.nodeName !== pod.spec?.nodeName) enqueueNodeOf(pod);
+        attachmentChanged(attachment);
       },
     });
     return this.#loop.run(signal, podCache, nodeCache, claims, volumes, attachments, drivers);
@@ -124,12 +125,12 @@ class AttachDetach {
     const node = this.#caches.nodes.get('', nodeName);
     const present = this.#attachmentsOf(nodeName);
     const wanted = this.#wanted(nodeName, node);
-    const leaving = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
-    const going = leaving.filter((attachment) => this.#mayDetach(attachment, node));
+    const unwanted = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
+    const detachable = unwanted.filter((attachment) => this.#mayDetach(attachment, node));
     for (const name of wanted.keys()) this.#unwantedSince.delete(name);
     // The status of the node is written first, so that its kubelet waits for the next attachment.
-    if (node !== undefined) await this.#reportAttached(node, present, new Set(going));
-    for (const attachment of going) await this.#detach(attachment);
+    if (node !== undefined) await this.#reportAttached(node, present, new Set(detachable));
+    for (const attachment of detachable) await this.#detach(attachment);
     for (const attachment of wanted.values()) {
       const existing = present.find(({ metadata }) => metadata.name === attachment.name);
       if (existing === undefined) await this.#attach(attachment, nodeName);
@@ -169,10 +170,10 @@ class AttachDetach {
   async #reportAttached(
     node: Node,
     present: readonly VolumeAttachment[],
-    going: ReadonlySet<VolumeAttachment>,
+    detachable: ReadonlySet<VolumeAttachment>,
   ): Promise<void> {
     const attached = present
-      .filter((attachment) => attachment.status?.attached === true && !going.has(attachment))
+      .filter((attachment) => attachment.status?.attached === true && !detachable.has(attachment))
       .flatMap(({ spec }) => {
         const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');
         return volume === undefined ? [] : [{ name: nameOnNode(volume), devicePath: '' }];
@@ -241,9 +242,9 @@ class AttachDetach {
     }
   }
 
-  #once(name: string, what: string, record: () => void): void {
-    if (this.#recordedEvents.get(name) === what) return;
-    this.#recordedEvents.set(name, what);
+  #once(name: string, outcome: string, record: () => void): void {
+    if (this.#recordedEvents.get(name) === outcome) return;
+    this.#recordedEvents.set(name, outcome);
     record();
   }
 
@@ -263,7 +264,7 @@ class AttachDetach {
 }
 
 /** Returns the fields of a node that decide whether its volumes can be detached. */
-function usedBy(node: Node): string {
+function detachmentFields(node: Node): string {
   return stringifyJson([
     node.status?.volumesInUse,
     isOutOfService(node),

@@ -10,7 +10,7 @@ const BY_CLAIM = 'unscheduled-pods-of-claim';
 
 const waitsForNode = (pod: Pod): boolean => (pod.spec?.nodeName ?? '') === '' && !isPodFinished(pod);
 
-/** Calls `enqueue` for each claim of a pod that gets no node at once. */
+/** Calls `enqueue` for each claim of a pod that has no node when it is added. */
 export function followUnscheduledPods(pods: Informer<Pod>, enqueue: (claim: string) => void): void {
   const keysOf = (pod: Pod): string[] =>
     waitsForNode(pod) ? claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`) : [];

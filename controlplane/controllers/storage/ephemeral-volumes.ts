@@ -29,7 +29,7 @@ function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
 const ephemeralVolumes = (pod: Pod): Volume[] =>
   (pod.spec?.volumes ?? []).filter(({ ephemeral }) => ephemeral !== undefined);
 
-/** Creates the claims. One of that name that the pod does not own stays; the pod gets an event and is retried. */
+/** Creates the claims. An existing claim of another owner is not changed: the pod gets an event and is retried. */
 export const runEphemeralVolumes: RunController = (environment, signal) => {
   const { client, informers, recorder } = environment;
   const podCache = informers.for(pods);

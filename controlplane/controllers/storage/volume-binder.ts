@@ -29,6 +29,7 @@ const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BETA_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
 const SCRUB_CHECK_MS = 5000;
+/** The index key of claims without a class, which no class can have as its name. */
 const NO_CLASS = '\0none';
 const VOLUME_KEY = '/volume/';
 
@@ -124,8 +125,8 @@ class VolumeBinder {
     const storageClass = className === '' ? undefined : classes.get('', className);
     const waits = storageClass?.volumeBindingMode === 'WaitForFirstConsumer';
     const found =
-      findVolume(claim, volumes.byIndex('claim', keyOf(claim)), { keptOnly: true }) ??
-      (waits ? undefined : findVolume(claim, volumes.list(), { keptOnly: false }));
+      findVolume(claim, volumes.byIndex('claim', keyOf(claim)), { reservedOnly: true }) ??
+      (waits ? undefined : findVolume(claim, volumes.list(), { reservedOnly: false }));
     if (found !== undefined) return this.#bind(found, claim);
     if (waits && claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] === undefined) {
       const { reason, message } = delayOf(claim, this.#caches.pods);
@@ -163,7 +164,7 @@ class VolumeBinder {
   async #syncBound(claim: PersistentVolumeClaim): Promise<void> {
     const name = claim.spec?.volumeName ?? '';
     if (name === '') {
-      return this.#lose(
+      return this.#markLost(
         claim,
         'ClaimLost',
         'Bound claim has lost reference to PersistentVolume. Data on the volume is lost!',
@@ -171,13 +172,21 @@ class VolumeBinder {
     }
     const volume = this.#caches.volumes.get('', name);
     if (volume === undefined)
-      return this.#lose(claim, 'ClaimLost', 'Bound claim has lost its PersistentVolume. Data on the volume is lost!');
+      return this.#markLost(
+        claim,
+        'ClaimLost',
+        'Bound claim has lost its PersistentVolume. Data on the volume is lost!',
+      );
     const owner = volume.spec?.claimRef;
     if (owner === undefined || owner.uid === claim.metadata.uid) return this.#bind(volume, claim);
-    return this.#lose(claim, 'ClaimMisbound', 'Two claims are bound to the same volume, this one is bound incorrectly');
+    return this.#markLost(
+      claim,
+      'ClaimMisbound',
+      'Two claims are bound to the same volume, this one is bound incorrectly',
+    );
   }
 
-  async #lose(claim: PersistentVolumeClaim, reason: string, message: string): Promise<void> {
+  async #markLost(claim: PersistentVolumeClaim, reason: string, message: string): Promise<void> {
     if (claim.status?.phase !== 'Lost') this.#recordEvent(claim, 'Warning', reason, message);
     await this.#setClaimStatus(claim, 'Lost', undefined);
   }
@@ -239,14 +248,7 @@ class VolumeBinder {
     const annotations = { ...volume.metadata.annotations };
     // The annotation allows the binder to remove the whole reference later. A user's reservation does not get it and stays.
     if (owner === undefined) annotations[BOUND_BY_CONTROLLER] = 'yes';
-    const claimRef = {
-      kind: 'PersistentVolumeClaim',
-      apiVersion: 'v1',
-      namespace,
-      name,
-      uid,
-      resourceVersion,
-    };
+    const claimRef = { kind: 'PersistentVolumeClaim', apiVersion: 'v1', namespace, name, uid, resourceVersion };
     return this.#environment.client.update(persistentVolumes, {
       ...volume,
       metadata: { ...volume.metadata, annotations },
@@ -329,11 +331,11 @@ class VolumeBinder {
     const annotations = volume.metadata.annotations ?? {};
     const { persistentVolumeReclaimPolicy: policy } = volume.spec ?? {};
     if (annotations[PROVISIONED_BY_ANNOTATION] !== undefined && policy === 'Delete') return this.#release(volume);
-    await this.#giveFree(volume);
+    await this.#makeAvailable(volume);
   }
 
   /** Makes a volume available again, without its claim. A volume that a user reserved for a claim stays reserved. */
-  async #giveFree(volume: PersistentVolume): Promise<PersistentVolume> {
+  async #makeAvailable(volume: PersistentVolume): Promise<PersistentVolume> {
     const { [BOUND_BY_CONTROLLER]: byController, ...annotations } = volume.metadata.annotations ?? {};
     const { claimRef, ...spec } = volume.spec ?? {};
     if (claimRef !== undefined && byController === undefined) {
@@ -366,7 +368,7 @@ class VolumeBinder {
     const outcome = await recycle(this.#environment.client, volume);
     if (outcome === 'scrubbed') {
       this.#recordVolumeEvent(volume, 'Normal', 'VolumeRecycled', 'Volume recycled');
-      await this.#giveFree(volume);
+      await this.#makeAvailable(volume);
     } else if (outcome === 'scrubbing') this.#recheck(volume.metadata.name ?? '');
     else {
       this.#recordVolumeEvent(volume, 'Warning', 'VolumeFailedRecycle', outcome.failed);

@@ -39,26 +39,25 @@ export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim)
 }
 
 /**
- * Returns the best volume for a claim. `keptOnly` means that the claim waits for its first pod, so that only a volume that is
- * reserved for it is considered, and the scheduler chooses others.
+ * Returns the best volume for a claim. `reservedOnly` means that the claim waits for its first pod, so that only a volume that
+ * is reserved for it is considered, and the scheduler chooses others.
  */
 export function findVolume(
   claim: PersistentVolumeClaim,
   volumes: Iterable<PersistentVolume>,
-  { keptOnly }: { readonly keptOnly: boolean },
+  { reservedOnly }: { readonly reservedOnly: boolean },
 ): PersistentVolume | undefined {
   const selector = claim.spec?.selector;
   const selects = selector === undefined ? undefined : fromLabelSelector(selector as never);
   let best: PersistentVolume | undefined;
   for (const volume of volumes) {
-    const kept = isBoundTo(volume, claim);
-    if (kept) {
+    if (isBoundTo(volume, claim)) {
       if (volume.metadata.deletionTimestamp === undefined && modeOf(volume) === modeOf(claim)) {
         if ((volume.spec?.claimRef?.uid ?? '') !== '' || mismatch(volume, claim) === undefined) return volume;
       }
       continue;
     }
-    if (keptOnly || volume.spec?.claimRef !== undefined || volume.status?.phase !== 'Available') continue;
+    if (reservedOnly || volume.spec?.claimRef !== undefined || volume.status?.phase !== 'Available') continue;
     if (mismatch(volume, claim) !== undefined) continue;
     if (selects !== undefined && !selects.matches(volume.metadata.labels ?? {})) continue;
     if (best === undefined || compareQuantities(capacityOf(volume), capacityOf(best)) < 0) best = volume;

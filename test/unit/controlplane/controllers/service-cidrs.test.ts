@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { IPAddress, ServiceCIDR } from '../../../../api/kinds/kinds.ts';
 import { ipAddresses, serviceCIDRs } from '../../../../api/client/resources.ts';
-import { mayGo, runServiceCidrs } from '../../../../controlplane/controllers/service-cidrs/service-cidrs.ts';
+import { mayBeDeleted, runServiceCidrs } from '../../../../controlplane/controllers/service-cidrs/service-cidrs.ts';
 import { controllerTest } from '../../../fakes/fake-controllers.ts';
 
 const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';
@@ -33,7 +33,7 @@ test('a range may go when each address in use is in another one', () => {
   ];
   for (const [name, others, addresses, expected] of cases)
     assert.equal(
-      mayGo(own, [own, ...others], () => addresses),
+      mayBeDeleted(own, [own, ...others], () => addresses),
       expected,
       name,
     );
