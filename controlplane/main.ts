@@ -52,12 +52,12 @@ export interface ControlPlane {
   readonly port: number;
   /** The cluster CA (PEM). */
   readonly ca: string;
-  /** Kubeconfig of an administrator (YAML). */
+  /** The kubeconfig of the administrator (YAML) as it was at the start. Its file gets new certificates while this runs. */
   readonly kubeconfig: string;
   /** A client of the administrator in this process, without the network. */
   readonly client: Client;
   readonly metrics: MetricsRegistry;
-  /** Checks the certificates now and renews those that expire. */
+  /** Checks the certificates now and renews those that expire soon. Resolves to whether a certificate was issued. */
   checkCertificates(): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -118,7 +118,7 @@ interface Lifetime {
   readonly isClosing: () => boolean;
 }
 
-/** Returns the flags of a connection to the etcd of `--etcd=embedded`, which is loaded only then. */
+/** Starts the etcd of `--etcd=embedded` and returns the flags with a connection to it. Otherwise returns the flags as given. */
 async function withEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   if (setting.flags.etcd !== 'embedded') return setting.flags;
   const { startEmbeddedEtcd } = await import('./start/embedded-etcd.ts');

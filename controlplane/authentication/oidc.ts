@@ -1,8 +1,8 @@
 /**
  * Authenticates the identity tokens of one OpenID Connect issuer, with keys that are fetched from it over TLS and cached.
  *
- * The issuer is not called while a cached key verifies a token. An unknown key id causes a new fetch, at most once in ten
- * seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
+ * The issuer is not called while a cached key verifies a token. A token whose key is not cached causes a new fetch, at
+ * most once in ten seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
  */
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
@@ -20,14 +20,14 @@ import { SIGNING_ALGORITHMS } from './signing-algorithms.ts';
 
 /** An issuer with its mapping of claims to a user. */
 export interface OidcOptions {
-  /** `https://…`, equal to the `iss` of the tokens. */
+  /** An https URL, equal to the claim `iss` of the tokens. */
   readonly issuerUrl: string;
   readonly clientId: string;
   /** The accepted audiences, in place of the client id: one of them must be in the token. */
   readonly audiences?: readonly string[];
   /** The URL of the discovery document, if it is not below the issuer's URL. */
   readonly discoveryUrl?: string;
-  /** Replaces the claims of the options; throws if the claims are refused. */
+  /** Maps the claims to a user, in place of the claims and prefixes below. Throws if it refuses the claims. */
   readonly userOf?: (claims: Readonly<Record<string, unknown>>) => UserInfo;
   readonly usernameClaim: string;
   /** The prefix of user names. By default it is the issuer and `#`, unless the claim is `email`. `-` means no prefix. */
@@ -47,7 +47,7 @@ export interface OidcOptions {
 
 const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
-/** A token without a key id is verified with one key after the other, in one turn of the event loop. */
+/** The limit of keys of one issuer. A token without a key id is verified with all of them in one turn of the event loop. */
 const MAX_KEYS = 128;
 /** The limit of Go for the keys of TLS. With larger ones, a verification takes tens of milliseconds. */
 const MAX_MODULUS_BITS = 8192;
@@ -89,7 +89,7 @@ export interface OidcAuthenticator extends TokenAuthenticator {
 
 /**
  * Creates the authenticator, which begins to fetch the keys of the issuer at once. Throws if the options are invalid. The
- * authenticator returns `undefined` for tokens of other issuers, and throws for invalid tokens of this one.
+ * authenticator returns `undefined` for tokens of other issuers, and rejects for invalid tokens of this one.
  */
 export function oidcAuthenticator(options: OidcOptions): OidcAuthenticator {
   checkOidcOptions(options);
@@ -176,7 +176,7 @@ function usernamePrefix(options: OidcOptions): string {
   return options.usernameClaim === 'email' ? '' : `${options.issuerUrl}#`;
 }
 
-/** Throws if the JSON web key cannot be read, or verifies too slowly for each token to wait for it. */
+/** Reads a JSON web key. Throws if it cannot be read, or if a verification with it takes too long. */
 function issuerKey(jwk: unknown): IssuerKey {
   if (!isJsonObject(jwk)) throw new OidcError('the key is no JSON object');
   const { kid, alg } = jwk;
@@ -189,6 +189,11 @@ function issuerKey(jwk: unknown): IssuerKey {
     algorithm: typeof alg === 'string' ? alg : undefined,
     key,
   };
+}
+
+/** Returns the id of the key that signed a token. `undefined` without one, and for an empty one, as go-oidc has it. */
+function keyIdOf({ header: { kid } }: Jwt): string | undefined {
+  return typeof kid === 'string' && kid !== '' ? kid : undefined;
 }
 
 class IssuerKeys {
@@ -210,16 +215,16 @@ class IssuerKeys {
 
   async verify(jwt: Jwt, algorithm: string): Promise<boolean> {
     if (this.#verifyNow(jwt, algorithm)) return true;
-    const id = jwt.header['kid'];
+    const id = keyIdOf(jwt);
     // The key is cached and does not verify the token; another fetch would not change that.
-    if (typeof id === 'string' && this.#keys.some((key) => key.id === id)) return false;
+    if (id !== undefined && this.#keys.some((key) => key.id === id)) return false;
     await this.#fetchOnce();
     return this.#verifyNow(jwt, algorithm);
   }
 
   #verifyNow(jwt: Jwt, algorithm: string): boolean {
-    const id = jwt.header['kid'];
-    const candidates = typeof id === 'string' && id !== '' ? this.#keys.filter((key) => key.id === id) : this.#keys;
+    const id = keyIdOf(jwt);
+    const candidates = id === undefined ? this.#keys : this.#keys.filter((key) => key.id === id);
     return candidates.some(
       (key) => (key.algorithm === undefined || key.algorithm === algorithm) && verifyJwt(jwt, key.key, algorithm),
     );
@@ -265,7 +270,10 @@ class IssuerKeys {
     return (keys as unknown[]).flatMap((jwk) => this.#readKey(jwk) ?? []);
   }
 
-  /** Returns `undefined` for a key of another kind. Logs and counts one that cannot be read: the others stay valid. */
+  /**
+   * Returns `undefined` for a key that is not for signatures, or is neither RSA nor EC. Also for a key that cannot be read,
+   * which is logged and counted, so that the other keys of the issuer stay usable.
+   */
   #readKey(jwk: unknown): IssuerKey | undefined {
     const { logger, issuerUrl, onUnreadableKey } = this.#options;
     if (isJsonObject(jwk) && jwk['use'] !== undefined && jwk['use'] !== 'sig') return undefined;

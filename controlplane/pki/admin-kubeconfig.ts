@@ -1,9 +1,9 @@
 /**
- * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters`. `start/serve.ts` calls it at
- * each start, which renews a stale certificate. A PKI with the option `adminKubeconfig` also calls it at each check.
+ * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters`. The PKI calls it when the
+ * server listens, and at each check of the certificates.
  */
 import { createPublicKey } from 'node:crypto';
-import { parseCertificates } from '../../api/pki/certificate.ts';
+import { parseCertificates, type Certificate } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
 import { parsed, readIfThere, writeFileIfRoom } from './files.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
@@ -47,16 +47,24 @@ function kubeconfig(options: {
   ].join('\n');
 }
 
+interface EnsuredKubeconfig {
+  readonly text: string;
+  /** The certificate that was issued now, and why. `undefined` if the certificate of the file is good. */
+  readonly issued: { readonly certificate: Certificate; readonly why: string } | undefined;
+  /** Whether the text is on the disk. If the disk is full, the file remains as it was. */
+  readonly isWritten: boolean;
+}
+
 /**
- * Writes the file again if the certificate is stale, or the server's URL or the CA changed. Returns its text; `isWritten` is
- * false if the disk is full and the file remains as it was. Rejects if the certificate or the key of the file cannot be read.
+ * Replaces the file if the certificate is stale, or the server's URL or the CA changed. Rejects if the certificate or the key
+ * of the file cannot be parsed, or if the file cannot be read, or cannot be written for another reason than a full disk.
  */
 export async function ensureAdminKubeconfig(
   path: string,
   server: string,
   authority: Authority,
   nowMs: number,
-): Promise<{ readonly text: string; readonly isWritten: boolean }> {
+): Promise<EnsuredKubeconfig> {
   const text = (await readIfThere(path)) ?? '';
   const data = (key: string): string => {
     const found = new RegExp(`^ +${key}: (\\S+)$`, 'm').exec(text)?.[1];
@@ -64,20 +72,24 @@ export async function ensureAdminKubeconfig(
   };
   const [current] = parsed(path, () => parseCertificates(data('client-certificate-data')));
   const keyPem = data('client-key-data');
-  const usable =
-    current !== undefined &&
-    keyPem !== '' &&
-    parsed(path, () => createPublicKey(keyPem)).equals(current.publicKey) &&
-    staleReason(current, ADMIN, authority, nowMs) === undefined;
-  const sameServer =
+  let why: string | undefined = 'it is missing';
+  if (current !== undefined && keyPem !== '') {
+    const matches = parsed(path, () => createPublicKey(keyPem)).equals(current.publicKey);
+    why = matches ? staleReason(current, ADMIN, authority, nowMs) : 'its key does not match';
+  }
+  const isSameServer =
     text.includes(`    server: ${server}\n`) && data('certificate-authority-data') === authority.certificatePem;
-  if (usable && sameServer) return { text, isWritten: true };
-  const credentials = usable
-    ? { certificate: data('client-certificate-data'), key: keyPem }
-    : await issue(ADMIN, authority, nowMs).then((made) => ({
-        certificate: made.certificatePem,
-        key: made.privateKeyPem,
-      }));
-  const renewed = kubeconfig({ server, ca: authority.certificatePem, ...credentials });
-  return { text: renewed, isWritten: await writeFileIfRoom(path, renewed, 0o600) };
+  if (why === undefined && isSameServer) return { text, issued: undefined, isWritten: true };
+  const made = why === undefined ? undefined : await issue(ADMIN, authority, nowMs);
+  const renewed = kubeconfig({
+    server,
+    ca: authority.certificatePem,
+    certificate: made?.certificatePem ?? data('client-certificate-data'),
+    key: made?.privateKeyPem ?? keyPem,
+  });
+  return {
+    text: renewed,
+    issued: made === undefined || why === undefined ? undefined : { certificate: made.certificate, why },
+    isWritten: await writeFileIfRoom(path, renewed, 0o600),
+  };
 }

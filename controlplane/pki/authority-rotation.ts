@@ -36,8 +36,8 @@ export async function readSignedBundle(directory: string): Promise<string | unde
   return (await readIfThere(join(directory, BUNDLE)))?.trim();
 }
 
-/** Signs the new trusted certificates with the current `ca.key`. */
-async function vouchFor(directory: string, certificates: string, nowMs: number): Promise<void> {
+/** Writes the bundle of the new trusted certificates, signed with the current `ca.key`. */
+async function writeSignedBundle(directory: string, certificates: string, nowMs: number): Promise<void> {
   const privateKey = createPrivateKey(await read(directory, 'ca.key'));
   const former = await readSignedBundle(directory);
   // This is the control plane's own file, which any of its CAs may have signed.
@@ -63,7 +63,7 @@ export async function prepareAuthority(directory: string, nowMs: number): Promis
   // The new CA needs another name, because clients look up CAs by name.
   const next = await ensureAuthority(directory, NEXT, `kubernetes@${Math.floor(nowMs / 1000)}`, nowMs);
   const trusted = [...current, ...blocksOf(next.certificatePem)].join('');
-  await vouchFor(directory, trusted, nowMs);
+  await writeSignedBundle(directory, trusted, nowMs);
   await writeFileAtomic(join(directory, 'ca.crt'), trusted, 0o644);
 }
 
@@ -77,7 +77,7 @@ export async function switchAuthority(directory: string, nowMs: number): Promise
   if (next === undefined) throw new AuthorityStageError('no CA is prepared; start with --stage prepare');
   const former = blocksOf(await read(directory, 'ca.crt')).filter((block) => !blocksOf(next).includes(block));
   const trusted = [...blocksOf(next), ...former].join('');
-  if (!(await keyBelongsTo(directory, next))) await vouchFor(directory, trusted, nowMs);
+  if (!(await keyBelongsTo(directory, next))) await writeSignedBundle(directory, trusted, nowMs);
   await writeFileAtomic(join(directory, 'ca.key'), await read(directory, `${NEXT}.key`), 0o600);
   await writeFileAtomic(join(directory, 'ca.crt'), trusted, 0o644);
   await removeFile(join(directory, `${NEXT}.crt`));
@@ -90,6 +90,6 @@ export async function finishAuthority(directory: string, nowMs: number): Promise
     throw new AuthorityStageError('the old CA still issues certificates; run --stage switch first');
   const [current, ...former] = blocksOf(await read(directory, 'ca.crt'));
   if (current === undefined || former.length === 0) throw new AuthorityStageError('no rotation is in progress');
-  await vouchFor(directory, current, nowMs);
+  await writeSignedBundle(directory, current, nowMs);
   await writeFileAtomic(join(directory, 'ca.crt'), current, 0o644);
 }

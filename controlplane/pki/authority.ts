@@ -1,7 +1,7 @@
 /**
  * Owns a CA on disk and the certificates that it issues. A certificate is stored beside its key (`name.crt`,
- * `name.key`). It is reissued if it is missing, expires soon, was issued by another CA, or lacks a required name. The
- * PKI calls it.
+ * `name.key`). It is reissued if it is missing, expires soon, was issued by another CA, or lacks a required name. Called
+ * by `pki.ts`.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';
@@ -35,8 +35,9 @@ export interface KeyAndCertificate {
 }
 
 /**
- * Resolves to the CA in `NAME.crt` and `NAME.key` of the directory. Creates one that is valid for ten years if there is none.
- * Rejects if there is a certificate without its key, and if one of both cannot be read or they do not fit each other.
+ * Resolves to the CA in `NAME.crt` and `NAME.key` of the directory. Creates one that is valid for ten years, with a new key, if
+ * there is no certificate. Rejects if the certificate is there without its key, if one of them cannot be read, or if the key is
+ * that of another certificate.
  */
 export async function ensureAuthority(
   directory: string,
@@ -72,8 +73,9 @@ export async function ensureAuthority(
 }
 
 /**
- * Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. Throws if one
- * of both cannot be read, or if they do not fit each other. `path` is that of the certificate, for messages.
+ * Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. Throws if the
+ * certificate or the key cannot be parsed, or if the key is that of another certificate. `path` is the path of the certificate,
+ * for messages.
  */
 export function readAuthority(pem: string, keyPem: string, path: string): Authority {
   const [certificate] = parsed(path, () => parseCertificates(pem));
@@ -85,8 +87,7 @@ export function readAuthority(pem: string, keyPem: string, path: string): Author
 }
 
 /**
- * What a certificate must have. Another CA, another subject, a missing name, or less than 30 % of its lifetime left leads to a
- * new one. `lifetimeMs` and `usages` count only for new ones.
+ * What a certificate must have. `staleReason` does not compare `lifetimeMs` and `usages`: they count for new certificates only.
  */
 export interface Wanted {
   readonly subject: DistinguishedName;
@@ -95,7 +96,10 @@ export interface Wanted {
   readonly lifetimeMs: number;
 }
 
-/** Returns why a certificate must be reissued; `undefined` if it is good. */
+/**
+ * Returns why a certificate must be reissued; `undefined` if it is good. The reasons are another CA, less than 30 % of its
+ * lifetime left, a start of its validity in the future, another subject, or a missing name or address.
+ */
 export function staleReason(
   current: Certificate,
   wanted: Wanted,
@@ -130,7 +134,7 @@ interface EnsuredCertificate extends KeyAndCertificate {
 
 /**
  * Returns the certificate at `<directory>/<name>.crt` with the key beside it, or issues a new pair if that is missing, stale
- * or not as wanted. A full disk does not prevent it. Rejects if one of both files is there and cannot be read.
+ * or not as wanted, also if the disk is full. Rejects if a file cannot be read, or if both are there and one cannot be parsed.
  */
 export async function ensureCertificate(
   { directory, name }: { readonly directory: string; readonly name: string },

@@ -31,10 +31,10 @@ export const FRONT_PROXY_CLIENT = 'front-proxy-client';
 
 const YEAR_MS = 365 * 86_400_000;
 const CHECK_EVERY_MS = 60 * 60_000;
-/** How often the clock is read, and by how much it must have been set for a check at once. */
 const CLOCK_EVERY_MS = 60_000;
+/** If the clock of the host was set by as much as this, the certificates are checked without waiting for the hour. */
 const JUMP_MS = 60_000;
-/** The message about a full disk. The running process has the new certificate. Each check, and each start, tries again. */
+/** The message about a full disk. The running process has the new certificate. Each check and each start writes again. */
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
 interface PkiOptions {
@@ -46,12 +46,16 @@ interface PkiOptions {
   readonly hosts: readonly string[];
   /** Called at every check, because the addresses of a host change. */
   readonly addresses: () => readonly string[];
-  /** The first address of the service CIDR, which is the `kubernetes` service. */
+  /** The cluster IP of the service `kubernetes`. */
   readonly serviceIp: string | undefined;
   /** The domain of the cluster, such as `cluster.local`. */
   readonly clusterDomain?: string;
-  /** The kubeconfig of the administrator. If it is absent, none is written. */
-  readonly adminKubeconfig?: { readonly path: string; readonly server: string };
+}
+
+/** Where the kubeconfig of the administrator is, and the URL of the API server in it. */
+interface AdminKubeconfig {
+  readonly path: string;
+  readonly server: string;
 }
 
 /** Keys and certificates that are valid now. A renewal returns a new object. */
@@ -72,8 +76,13 @@ export interface Pki {
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
   /**
-   * Checks all certificates now, as when the host has a new address. Resolves to whether a certificate
-   * was issued.
+   * Writes the kubeconfig of the administrator, unless the file is good as it is, and includes it in the checks from then on.
+   * Resolves to its text.
+   */
+  keepAdminKubeconfig(file: AdminKubeconfig): Promise<string>;
+  /**
+   * Checks all certificates now, for example because the host has a new address. Resolves to whether a certificate was
+   * issued.
    */
   check(): Promise<boolean>;
   /** Checks once an hour, and within a minute after the clock of the host was set, until the signal aborts. */
@@ -92,25 +101,33 @@ export async function ensurePki(options: PkiOptions): Promise<Pki> {
   const authorities = { ca, frontProxyCa };
   let { material } = await ensureLeaves(options, authorities);
 
+  let adminKubeconfig: AdminKubeconfig | undefined;
+
   const check = async (): Promise<boolean> => {
     const next = await ensureLeaves(options, authorities);
-    if (!next.changed) return false;
-    material = next.material;
-    for (const listener of listeners) listener(material);
-    return true;
+    if (next.changed) {
+      material = next.material;
+      for (const listener of listeners) listener(material);
+    }
+    const admin = adminKubeconfig === undefined ? undefined : await writeAdminKubeconfig(options, ca, adminKubeconfig);
+    return next.changed || admin?.issued !== undefined;
   };
   return {
     material: () => material,
     serviceAccountKey,
     paths: { caCertificate: join(directory, 'ca.crt'), frontProxyCa: join(directory, 'front-proxy-ca.crt') },
     onChange: (listener) => void listeners.push(listener),
+    async keepAdminKubeconfig(file) {
+      adminKubeconfig = file;
+      return (await writeAdminKubeconfig(options, ca, file)).text;
+    },
     check,
     watch: (signal) =>
-      background(checkInTurns(options, check, signal), { logger, what: 'Checking certificates', signal }),
+      background(checkRegularly(options, check, signal), { logger, what: 'Checking certificates', signal }),
   };
 }
 
-async function checkInTurns(
+async function checkRegularly(
   { clock, logger }: Pick<PkiOptions, 'clock' | 'logger'>,
   check: () => Promise<boolean>,
   signal: AbortSignal,
@@ -161,11 +178,6 @@ async function ensureLeaves(
     ensure('apiserver-kubelet-client', client(KUBELET_CLIENT), ca),
     ensure('front-proxy-client', client(FRONT_PROXY_CLIENT), frontProxyCa),
   ]);
-  if (options.adminKubeconfig !== undefined) {
-    const { path, server } = options.adminKubeconfig;
-    const { isWritten } = await ensureAdminKubeconfig(path, server, ca, nowMs);
-    if (!isWritten) options.logger.warn({ path }, NOT_WRITTEN);
-  }
   let changed = false;
   for (const [name, made] of Object.entries({ apiserver, kubeletClient, frontProxyClient })) {
     if (made.issued === undefined) continue;
@@ -177,6 +189,20 @@ async function ensureLeaves(
     if (!made.isWritten) options.logger.warn({ certificate: name }, NOT_WRITTEN);
   }
   return { material: { ca, frontProxyCa, apiserver, kubeletClient, frontProxyClient }, changed };
+}
+
+async function writeAdminKubeconfig(
+  { clock, logger }: Pick<PkiOptions, 'clock' | 'logger'>,
+  ca: Authority,
+  { path, server }: AdminKubeconfig,
+): ReturnType<typeof ensureAdminKubeconfig> {
+  const ensured = await ensureAdminKubeconfig(path, server, ca, clock.now());
+  if (ensured.issued !== undefined) {
+    const { certificate, why } = ensured.issued;
+    logger.info({ certificate: path, why, notAfter: new Date(certificate.notAfterMs) }, 'Issued a certificate');
+  }
+  if (!ensured.isWritten) logger.warn({ certificate: path }, NOT_WRITTEN);
+  return ensured;
 }
 
 function servingCertificate(options: PkiOptions): Wanted {

@@ -126,8 +126,8 @@ export function signRequest(
     else if (EXTENDED_KEY_USAGES.has(name)) extendedKeyUsages.push(name);
     else return { refused: `unrecognized usage ${usage}` };
   }
-  const asked = input.expirationSeconds === undefined ? maxLifetimeMs : input.expirationSeconds * 1000;
-  const lifetimeMs = Math.min(asked, maxLifetimeMs);
+  const requestedMs = input.expirationSeconds === undefined ? maxLifetimeMs : input.expirationSeconds * 1000;
+  const lifetimeMs = Math.min(requestedMs, maxLifetimeMs);
   const endMs = lifeBegins(nowMs) + lifetimeMs - (lifetimeMs < SHORT_MS ? 0 : BACKDATE_MS);
   const names = signer.names(input.request);
   const raw = createCertificate(

@@ -24,10 +24,7 @@ export class PublishedAddress {
     this.#read = read;
   }
 
-  /**
-   * Returns the address to publish. It stays the same while the host has it. Returns `undefined` if the host has never had an
-   * address that others reach.
-   */
+  /** Returns the address to publish. Returns `undefined` if the host has never had an address that others reach. */
   current(): string | undefined {
     if (this.#advertised !== '') return this.#advertised;
     const { interfaces, routed } = this.#read();

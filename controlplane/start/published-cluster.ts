@@ -79,7 +79,7 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   await whenRoom(parts, 'The address of the API', async () => {
     published = await publish(parts, await wanted());
   });
-  let known = hostAddresses().join();
+  let checkedAddresses = hostAddresses().join();
   const loop = new WakeableLoop({
     clock,
     backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
@@ -87,10 +87,10 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   });
   const stop = new AbortController();
   const running = loop.run(stop.signal, async () => {
-    const found = hostAddresses().join();
-    if (found !== known) {
+    const addresses = hostAddresses().join();
+    if (addresses !== checkedAddresses) {
       await parts.security.pki.check();
-      known = found;
+      checkedAddresses = addresses;
     }
     const server = await wanted();
     if (published !== undefined && server !== published) published = await publish(parts, server);
@@ -102,7 +102,10 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
   });
 }
 
-/** Returns the published server, if it is another one that runs. Each host that joins learns all servers from it. */
+/**
+ * Returns the URL that `cluster-info` has, if another running server published it: each host that joins learns all servers from
+ * that one. Returns `undefined` with `--external-hostname`, which every server publishes.
+ */
 async function othersPublished(
   { flags, clients }: Parts,
   servers: ServerAddresses | undefined,

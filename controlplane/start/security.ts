@@ -234,7 +234,7 @@ function markUsed({ clock, logger, signal }: Setting, { system }: Clients, secre
   });
 }
 
-/** Whether anonymous requests are accepted. They are refused where every request is allowed. */
+/** Whether anonymous requests are accepted. With `AlwaysAllow` in `--authorization-mode` they are refused. */
 function mayBeAnonymous({ flags, logger }: Setting, structured: AuthenticationConfig): boolean {
   const isEnabled = structured.anonymous?.enabled ?? flags.anonymousAuth;
   if (!isEnabled || flags.authorizationConfig !== '' || !flags.authorizationMode.includes('AlwaysAllow'))

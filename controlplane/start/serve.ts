@@ -18,7 +18,6 @@ import { CustomResources } from '../custom-resources/custom-resources.ts';
 import { createAgentSummaries } from '../metrics-api/agent-summaries.ts';
 import { METRICS_API, metricsRests } from '../metrics-api/metrics-api.ts';
 import type { Rest } from '../model/rest.ts';
-import { ensureAdminKubeconfig } from '../pki/admin-kubeconfig.ts';
 import { createFieldManagement } from '../registry/managed-fields.ts';
 import { createDecoder } from '../registry/object-decoding.ts';
 import { serveRegistry, type ServeOptions } from '../registry/served-rests.ts';
@@ -82,13 +81,11 @@ export async function serve(parts: Parts): Promise<Serving> {
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const kubeconfigPath = join(parts.directory, 'admin.kubeconfig');
-  const admin = await ensureAdminKubeconfig(kubeconfigPath, url, security.pki.material().ca, clock.now());
-  if (!admin.isWritten)
-    parts.logger.warn({ path: kubeconfigPath }, 'The disk is full: the kubeconfig could not be written');
+  const kubeconfig = await security.pki.keepAdminKubeconfig({ path: kubeconfigPath, server: url });
   await startLoops(parts, { aggregator, audit }, port);
   startHooks.done('loops');
   stopFormerFirst(parts, port);
-  return { url, port, kubeconfig: admin.text, kubeconfigPath };
+  return { url, port, kubeconfig, kubeconfigPath };
 }
 
 function reviewersOptions({ flags, clock, listers, security }: Parts): Parameters<typeof reviewEndpoints>[0] {

@@ -28,6 +28,6 @@ export interface Setting {
   readonly isClosing: () => boolean;
   /** Adds a step of the closing. The steps run in reverse order. */
   readonly onClose: (close: Closing) => void;
-  /** Called when the outcome of a write is unknown: the process must exit. */
+  /** Called when the control plane can no longer use its storage: the process must exit. */
   readonly onFatal: ((error: Error) => void) | undefined;
 }

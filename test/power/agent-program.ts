@@ -46,16 +46,19 @@ const submitted = (folder: string, logger: Logger): SubmittedPods =>
     reader: { read: (value) => ({ pod: value as Pod, warnings: [], errors: [] }) },
   });
 
-const openKeys = (folder: string): Promise<Pki> =>
-  ensurePki({
+async function openKeys(folder: string): Promise<Pki> {
+  const pki = await ensurePki({
     directory: controlPlaneKeys(folder),
     clock: systemClock,
     logger: silentLogger,
     hosts: [],
     addresses: () => ['127.0.0.1'],
     serviceIp: undefined,
-    adminKubeconfig: { path: join(folder, 'var/controlplane/admin.kubeconfig'), server: 'https://127.0.0.1:6443' },
   });
+  const path = join(folder, 'var/controlplane/admin.kubeconfig');
+  await pki.keepAdminKubeconfig({ path, server: 'https://127.0.0.1:6443' });
+  return pki;
+}
 
 const keysOf = (pki: Pki): string =>
   `${pki.material().ca.certificate.serialNumber}-${pki.serviceAccountKey.publicKeyPem.slice(100, 140)}`.replace(

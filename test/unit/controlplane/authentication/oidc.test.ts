@@ -3,10 +3,11 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { systemClock } from '../../../../api/machinery/clock.ts';
+import { type Clock, systemClock } from '../../../../api/machinery/clock.ts';
 import { signJwt } from '../../../../controlplane/authentication/jwt.ts';
 import { oidcAuthenticator } from '../../../../controlplane/authentication/oidc.ts';
 import type { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const ISSUER = 'https://issuer.example';
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -19,7 +20,7 @@ const authenticator = (keys: number) =>
   );
 
 /** Returns an authenticator whose issuer has these JSON web keys. */
-function authenticatorWith(keys: readonly unknown[], onUnreadableKey?: () => void) {
+function authenticatorWith(keys: readonly unknown[], onUnreadableKey?: () => void, clock: Clock = systemClock) {
   const documents: Readonly<Record<string, unknown>> = {
     '/.well-known/openid-configuration': { issuer: ISSUER, jwks_uri: `${ISSUER}/keys` },
     '/keys': { keys },
@@ -41,7 +42,7 @@ function authenticatorWith(keys: readonly unknown[], onUnreadableKey?: () => voi
       groupsClaim: '',
       groupsPrefix: '',
     },
-    ...{ requiredClaims: {}, signingAlgorithms: ['RS256'], clock: systemClock, logger: silentLogger },
+    ...{ requiredClaims: {}, signingAlgorithms: ['RS256'], clock, logger: silentLogger },
     client: client as WebhookClient,
     onUnreadableKey,
   });
@@ -91,3 +92,16 @@ test('keys of another use or kind are no error', async () => {
   assert.equal((await issuer.authenticateToken(token(), []))?.user.name, 'jo');
   assert.equal(unreadable, 0);
 });
+
+for (const [what, header] of Object.entries({ 'without a key id': {}, 'with an empty key id': { kid: '' } }))
+  test(`a token ${what} of a key that is not cached causes a fetch of the keys`, async () => {
+    const clock = new FakeClock();
+    const keys: unknown[] = [another.export({ format: 'jwk' })];
+    const issuer = authenticatorWith(keys, undefined, clock);
+    const claims = { iss: ISSUER, aud: 'me', sub: 'jo', exp: clock.now() / 1000 + 60 };
+    const signed = signJwt(claims, privateKey, { alg: 'RS256', ...header });
+    await assert.rejects(async () => issuer.authenticateToken(signed, []), /failed to verify signature/);
+    keys.push(publicKey.export({ format: 'jwk' }));
+    await clock.advance(10_000);
+    assert.equal((await issuer.authenticateToken(signed, []))?.user.name, 'jo');
+  });

@@ -16,16 +16,18 @@ beforeEach(() => {
 afterEach(() => disk.remove());
 
 const file = (name: string): string => join(disk.directory, name);
-const open = (address: string, port: number): Promise<Pki> =>
-  ensurePki({
+async function open(address: string, port: number): Promise<Pki> {
+  const pki = await ensurePki({
     directory: file('pki'),
     clock: new FakeClock(),
     logger: silentLogger,
     hosts: [],
     addresses: () => [address],
     serviceIp: undefined,
-    adminKubeconfig: { path: file('admin.kubeconfig'), server: `https://127.0.0.1:${port}` },
   });
+  await pki.keepAdminKubeconfig({ path: file('admin.kubeconfig'), server: `https://127.0.0.1:${port}` });
+  return pki;
+}
 const addressesOf = (pem: string): readonly string[] => parseCertificates(pem)[0]?.names.ip ?? [];
 
 describe('a host whose addresses changed while its disk is full', () => {

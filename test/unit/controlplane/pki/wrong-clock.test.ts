@@ -40,8 +40,8 @@ async function open(directory: string, startMs: number): Promise<Opened> {
     hosts: [],
     addresses: () => [],
     serviceIp: undefined,
-    adminKubeconfig: { path, server: 'https://127.0.0.1:6443' },
   });
+  await pki.keepAdminKubeconfig({ path, server: 'https://127.0.0.1:6443' });
   const admin = (): Certificate => {
     const encoded = /client-certificate-data: (\S+)/.exec(readFileSync(path, 'utf8'))?.[1] ?? '';
     const [certificate] = parseCertificates(Buffer.from(encoded, 'base64').toString());
