@@ -7,11 +7,11 @@ import { acceptsGzip } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
-/** The size from which on bodies are compressed for clients that accept it. */
+/** The size above which bodies are compressed for clients that accept it. */
 export const GZIP_FROM_BYTES = 128 * 1024;
 const CHUNK_BYTES = 256 * 1024;
-/** The size of chunks that take long to make. */
-export const MADE_CHUNK_BYTES = 64 * 1024;
+/** The size of the chunks of a generated body. They are smaller than other chunks, because generating them takes long. */
+export const GENERATED_CHUNK_BYTES = 64 * 1024;
 const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
 
 /**
@@ -28,10 +28,10 @@ export function sendBody(request: ApiRequest, status: number, contentType: strin
   sendChunks(request, status, contentType, { chunks: new Chunks(pieces), compress });
 }
 
-/** Sends a body that is made while the client takes it: at once if it is a single chunk. */
-export function sendMade(request: ApiRequest, status: number, contentType: string, made: Generator<Buffer>): void {
-  const first = made.next();
-  const second = first.done === true ? first : made.next();
+/** Sends a body that is generated while the client reads it. A body of a single chunk is sent at once. */
+export function sendGenerated(request: ApiRequest, status: number, contentType: string, body: Generator<Buffer>): void {
+  const first = body.next();
+  const second = first.done === true ? first : body.next();
   const begun = [first, second].flatMap((one) => (one.done === true ? [] : [one.value]));
   if (second.done === true) {
     sendBody(request, status, contentType, Pieces.of(begun));
@@ -40,7 +40,7 @@ export function sendMade(request: ApiRequest, status: number, contentType: strin
   const chunks: ChunkSource = {
     isSlow: true,
     next() {
-      const one = begun.length > 0 ? begun.shift() : (made.next() as IteratorResult<Buffer, undefined>).value;
+      const one = begun.length > 0 ? begun.shift() : (body.next() as IteratorResult<Buffer, undefined>).value;
       if (one === undefined) return undefined;
       request.responseBytes += one.length;
       return { bytes: one, read: () => undefined };
@@ -71,7 +71,7 @@ function sendChunks(
 }
 
 interface ChunkSource {
-  /** Making a chunk takes long, so that each has a turn of the event loop of its own. */
+  /** Whether generating a chunk takes long. Each chunk then has a turn of the event loop of its own. */
   readonly isSlow: boolean;
   /** Returns `undefined` after the last one. The caller calls `read` when it has read the chunk. */
   next(): { readonly bytes: Buffer; readonly read: () => void } | undefined;

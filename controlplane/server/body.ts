@@ -32,7 +32,7 @@ interface BodyOptions {
 
 /**
  * Reads and decodes the body of a request. Rejects as `receiveBody` does, with a 415 for an unknown media type, with an error
- * of `check`, or with a 400 and kube-apiserver's message for a body that cannot be decoded or is not an object.
+ * of `check`, or with a 400 and kube-apiserver's message for a body that cannot be decoded, or is neither an object nor null.
  */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
@@ -150,7 +150,7 @@ const RECORDED_OPTIONS: TypeMeta = { kind: 'DeleteOptions', apiVersion: 'meta.k8
 
 /**
  * Reads and decodes DeleteOptions. Resolves to `undefined` without a body. Rejects as `receiveBody` does, with a 415 for an
- * unknown media type, or with a 400 for another body.
+ * unknown media type, or with a 400 for a body that cannot be decoded or has another kind.
  */
 export async function readDeleteOptions(
   request: ApiRequest,

@@ -21,7 +21,7 @@ export type Selected =
   | { readonly kind: 'unsatisfiable'; readonly overlaps: boolean };
 
 interface Validators {
-  /** The `ETag` with its quotes, or nothing. */
+  /** The `ETag` with its quotes; `undefined` if the document has none. */
   readonly etag: string | undefined;
   readonly modifiedMs: number;
   readonly sizeBytes: number;

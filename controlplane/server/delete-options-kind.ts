@@ -19,7 +19,7 @@ const UNVERSIONED: ReadonlySet<string> = new Set([
   'Status',
   'UpdateOptions',
 ]);
-/** The kinds that it has in `meta.k8s.io/v1` alone. */
+/** The kinds that the scheme has in `meta.k8s.io/v1` alone. */
 const VERSIONED: ReadonlySet<string> = new Set([
   'GetOptions',
   'ListOptions',

@@ -7,18 +7,19 @@
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 
 interface Deprecation {
-  /** The text of the warning. Empty if there is none. */
+  /** The text of the warning. Empty if the resource is not deprecated. */
   readonly warning: string;
-  /** The release that serves the resource no more. Empty if none is decided. */
+  /** The first release that no longer serves the resource. Empty if no release is decided. */
   readonly removedRelease: string;
 }
 
 /** The warnings of deprecated resources of the core group, version v1, whose removal is not decided. */
-const KEPT: ReadonlyMap<string, string> = new Map([
+const CORE_WARNINGS: ReadonlyMap<string, string> = new Map([
   ['componentstatuses', 'v1 ComponentStatus is deprecated in v1.19+'],
   ['endpoints', 'v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice'],
 ]);
 
+/** The releases that deprecate and remove a version of a group. */
 interface Lifecycle {
   readonly deprecated: string;
   readonly removed: string;
@@ -52,7 +53,7 @@ const NONE: Deprecation = { warning: '', removedRelease: '' };
 /** Returns the deprecation of a resource, with empty texts if it is not deprecated. */
 export function deprecationOf({ group, version, resource, kind, custom }: ResourceInfo): Deprecation {
   if (custom !== undefined) return { warning: custom.deprecation, removedRelease: '' };
-  if (group === '') return version === 'v1' ? { warning: KEPT.get(resource) ?? '', removedRelease: '' } : NONE;
+  if (group === '') return version === 'v1' ? { warning: CORE_WARNINGS.get(resource) ?? '', removedRelease: '' } : NONE;
   const lifecycle = LIFECYCLES.get(`${group}/${version}`);
   if (lifecycle === undefined || lifecycle.resources?.includes(resource) === false) return NONE;
   const { deprecated, removed, replacement } = lifecycle;

@@ -61,7 +61,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
     '/api',
     reading((request) => discovery.serve(request, '/api', { aggregates: true })),
   );
-  // The aggregator answers every method alike. The other documents are routes, which are only read.
+  // In kube-apiserver, the aggregator serves this path for every method.
   paths.service('/apis', (request) =>
     discovery.serve(request, '/apis', { aggregates: !endsInSlash(request.info.path) }),
   );
@@ -228,7 +228,10 @@ class Discovery {
   }
 }
 
-/** Whether the document has a route of its own. Those of all groups and of one group are sent by the aggregator. */
+/**
+ * Whether kube-apiserver has a route for the document, which serves GET alone. Its aggregator serves the documents of all groups
+ * and of one group, for every method.
+ */
 function isRoute(path: string): boolean {
   const [root, ...parts] = path.split('/').filter((part) => part !== '');
   return root === 'api' || parts.length > 1;
@@ -358,7 +361,7 @@ function subresourceDocument(row: ResourceInfo, { name, group, version, kind, ve
   };
 }
 
-/** Returns the kind of a row. The group and version of built-in kinds are omitted. */
+/** Returns the kind of a row. The group and version of a built-in kind are empty, as in kube-apiserver. */
 function ownKind(row: ResourceInfo, kind: string): object {
   return row.custom === undefined ? { group: '', version: '', kind } : { group: row.group, version: row.version, kind };
 }

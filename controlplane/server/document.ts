@@ -35,7 +35,7 @@ export class Document implements SendableDocument {
   readonly contentType: string;
   readonly bytes: Buffer;
   readonly modifiedMs?: number;
-  #etag: string | undefined;
+  #hash: string | undefined;
   #zipped: Promise<Buffer> | undefined;
 
   constructor(contentType: string, bytes: Buffer, modifiedMs?: number) {
@@ -53,8 +53,8 @@ export class Document implements SendableDocument {
   }
 
   get hash(): string {
-    this.#etag ??= createHash('sha512').update(this.bytes).digest('hex').toUpperCase();
-    return this.#etag;
+    this.#hash ??= createHash('sha512').update(this.bytes).digest('hex').toUpperCase();
+    return this.#hash;
   }
 
   zipped(): Promise<Buffer> {

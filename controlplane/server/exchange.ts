@@ -23,7 +23,7 @@ export interface Exchange {
   /** The path and query as the client sent them. */
   readonly target: string;
   readonly headers: RequestHeaders;
-  /** Alternating names and values as they were received. Absent if the protocol joins them. */
+  /** Alternating names and values as they were received. */
   readonly rawHeaders?: readonly string[];
   readonly protocol: 'HTTP/1.1' | 'HTTP/2.0';
   readonly connection: ClientConnection;
@@ -49,7 +49,7 @@ export interface Exchange {
   end(): void;
   /** Sets the listener, and replaces an earlier one. */
   onDrain(listener: () => void): void;
-  /** Called once, when the response is complete or the client is disconnected. */
+  /** Calls the listener once, when the response is complete or the client is disconnected: at once if it already is. */
   onClose(listener: () => void): void;
   /** Aborts a response that was started, so that the client notices that it is incomplete. */
   abort(): void;

@@ -15,7 +15,7 @@ export const MAX_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;
 
-/** Opens the account of a body that arrives before its reader. `refuse` is called if there is no room for the body. */
+/** Opens the share of a body that arrives before its reader. `refuse` is called if there is no room for the body. */
 type OpenUnread = (refuse: () => void) => Share;
 
 interface Reader {
@@ -59,7 +59,7 @@ export class IncomingBody {
     return new Promise((resolve, reject) => {
       if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
       this.#reader = { limit, count, resolve, reject };
-      if (this.#gathered.size > 0 && !this.#isWithin(this.#reader, this.#gathered.size)) return;
+      if (this.#gathered.size > 0 && !this.#countOrReject(this.#reader, this.#gathered.size)) return;
       if (this.#state === 'ended') resolve(this.#gathered.take());
       else if (this.#state === 'closed') reject(disconnected());
       else this.#source.resume();
@@ -72,7 +72,7 @@ export class IncomingBody {
    */
   async *parts(): AsyncGenerator<Buffer, void, undefined> {
     if (this.#state === 'refused') throw new TooManyRequests(RETRY_SECONDS);
-    this.#leave();
+    this.#removeListeners();
     this.#unread?.close();
     this.#source.pause();
     if (this.#gathered.size > 0) yield this.#gathered.take();
@@ -80,9 +80,9 @@ export class IncomingBody {
     if (this.#state === 'open') yield* this.#source.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
   }
 
-  /** Drops what came and what comes. */
+  /** Drops the gathered bytes, and all that still arrive. */
   discard(): void {
-    this.#leave();
+    this.#removeListeners();
     this.#unread?.close();
     this.#gathered.take();
     this.#source.resume();
@@ -90,7 +90,7 @@ export class IncomingBody {
 
   readonly #onData = (part: Buffer): void => {
     this.#gathered.push(part);
-    if (this.#reader !== undefined) this.#isWithin(this.#reader, part.length);
+    if (this.#reader !== undefined) this.#countOrReject(this.#reader, part.length);
     else this.#count(part.length);
   };
 
@@ -112,32 +112,33 @@ export class IncomingBody {
   }
 
   readonly #onEnd = (): void => {
-    this.#leave();
+    this.#removeListeners();
     this.#state = 'ended';
     this.#reader?.resolve(this.#gathered.take());
   };
 
   readonly #onClose = (): void => {
-    this.#leave();
+    this.#removeListeners();
     this.#unread?.close();
     this.#state = 'closed';
     this.#gathered.take();
     this.#reader?.reject(disconnected());
   };
 
-  #isWithin({ limit, count, reject }: Reader, bytes: number): boolean {
+  /** Reports received bytes to the reader. Returns false if the body is longer than the limit, after rejecting the reader. */
+  #countOrReject({ limit, count, reject }: Reader, bytes: number): boolean {
     if (this.#gathered.size <= limit) {
       count?.(bytes);
       return true;
     }
-    this.#leave();
+    this.#removeListeners();
     this.#source.pause();
     this.#gathered.take();
     reject(newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`));
     return false;
   }
 
-  #leave(): void {
+  #removeListeners(): void {
     this.#source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
   }
 }

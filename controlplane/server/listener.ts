@@ -54,7 +54,7 @@ interface ListenerOptions {
   readonly takeTimeoutMs?: number | undefined;
   /** The number of responses that clients have not taken beyond which `takeTimeoutMs` is shortened. */
   readonly manyStreams?: number | undefined;
-  /** The budget of headers that have not ended, of all connections together. */
+  /** The budget for incomplete headers, of all connections together. */
   readonly headersBudgetBytes?: number | undefined;
 }
 
@@ -69,6 +69,7 @@ const IDLE_TIMEOUT_MS = 180_000;
 const TAKE_TIMEOUT_MS = 60_000;
 const CONNECTION_CHECK_MS = 5_000;
 const MAX_HEADER_BYTES = 1 << 20;
+const MAX_SESSION_MEMORY_MB = 64;
 const MAX_CONCURRENT_STREAMS = 250;
 /** The amount of data that a client may send in advance on one stream: that of kube-apiserver, which most bodies fit into. */
 const WINDOW_BYTES = 256 * 1024;
@@ -160,8 +161,8 @@ export class Listener {
     const closed = new Promise<void>((resolve) => this.#tls.close(() => resolve()));
     for (const session of this.#sessions) session.close();
     this.#http.closeIdleConnections();
-    const timer = this.#options.clock.after(graceMs, () => this.#cut());
-    if (graceMs <= 0) this.#cut();
+    const timer = this.#options.clock.after(graceMs, () => this.#destroyConnections());
+    if (graceMs <= 0) this.#destroyConnections();
     await closed;
     timer.cancel();
     this.#untaken.close();
@@ -169,7 +170,7 @@ export class Listener {
     this.#http.closeAllConnections();
   }
 
-  #cut(): void {
+  #destroyConnections(): void {
     for (const session of this.#sessions) session.destroy();
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -188,7 +189,7 @@ export class Listener {
 
   #acceptHttp2(socket: TLSSocket, connection: ClientConnection): void {
     const session = performServerHandshake(socket, {
-      maxSessionMemory: 64,
+      maxSessionMemory: MAX_SESSION_MEMORY_MB,
       settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS, initialWindowSize: WINDOW_BYTES, enablePush: false },
     });
     this.#sessions.add(session);

@@ -63,7 +63,7 @@ export function negotiateOutput(accept: string | undefined, scope: NegotiationSc
   for (const clause of acceptClauses(accept)) {
     const match = satisfy(clause, scope);
     if (match === undefined) continue;
-    // YAML cannot be streamed. As in kube-apiserver, a later clause that could be is not tried.
+    // YAML cannot be streamed. As in kube-apiserver, later clauses for other formats are not tried.
     if (scope.watch === 'now' && match.format === 'yaml') throw notAcceptable(STREAMED);
     return match;
   }
@@ -147,7 +147,7 @@ function checkRoute(accept: string, scope: NegotiationScope): void {
   checkProduced(accept, scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED]);
 }
 
-/** Checks what a route can send, without the parameters of media types. Throws a 406. */
+/** Throws a 406 if the header accepts none of the types that a route sends. Parameters of the header are ignored. */
 export function checkProduced(accept: string | undefined, produced: readonly string[]): void {
   if (accept === undefined || accept === '') return;
   for (const part of accept.split(',')) {

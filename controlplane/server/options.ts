@@ -34,7 +34,7 @@ export interface ListRequest extends ListOptions {
   readonly timeoutSeconds: number | undefined;
 }
 
-/** Throws a 400 for values that cannot be parsed, and a 422 for combinations that are not allowed. */
+/** Parses the options of a list or a watch from the query. Throws a 400 for a value that cannot be parsed. */
 export function parseListOptions(query: URLSearchParams): ListRequest {
   const timeout = query.get('timeoutSeconds');
   const initial = query.get('sendInitialEvents');
@@ -60,7 +60,7 @@ export function parseListOptions(query: URLSearchParams): ListRequest {
   return options;
 }
 
-/** Throws 422 with all invalid options of a list or watch. */
+/** Throws a 422 with all options that are invalid, also in combination with others. */
 export function validateListOptions(options: ListRequest): void {
   const errors = options.watch ? watchErrors(options) : listErrors(options);
   if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'ListOptions' }, '', errors);
@@ -102,7 +102,7 @@ function watchErrors(options: ListRequest): FieldError[] {
     }
     if (match !== 'NotOlderThan') errors.push(unsupportedValue(MATCH, match, ['NotOlderThan']));
   }
-  // A watch from the newest state, or from any, has the match by default.
+  // A watch that begins with the newest state, or with any, has a match by default.
   const matches = match !== '' || (options.sendInitialEvents === undefined && beginsAnywhere(options));
   if (options.continue !== '' && matches) errors.push(forbidden(MATCH, WITH_CONTINUE));
   return errors;
@@ -293,8 +293,8 @@ function field(
 ): unknown {
   const value = object[name];
   if (value === undefined || value === null) return undefined;
-  const right = type === 'number' ? isInt64(value) : typeof value === type && !Array.isArray(value);
-  if (right) return value;
+  const isOfType = type === 'number' ? isInt64(value) : typeof value === type && !Array.isArray(value);
+  if (isOfType) return value;
   const isDecimal = type === 'number' && typeof value === 'number';
   const found = isDecimal ? `number ${value}` : jsonType(value);
   throw newBadRequest(

@@ -19,7 +19,7 @@ interface OtherMethodRequest {
   readonly bytes: Buffer;
 }
 
-const KNOWN: ReadonlySet<string> = new Set(METHODS);
+const PARSED_METHODS: ReadonlySet<string> = new Set(METHODS);
 /** A known method whose requests may have a body, and to which nothing else gives a meaning. */
 const PLACEHOLDER = 'PROPPATCH';
 /** The characters of a token (RFC 9110, section 5.6.2). */
@@ -35,7 +35,7 @@ export function otherMethodRequest({ code, rawPacket, bytesParsed }: ParseFailur
   const text = rawPacket.toString('latin1');
   const start = text.lastIndexOf('\n', bytesParsed - 1) + 1;
   const method = METHOD.exec(text.slice(start))?.[0];
-  if (method === undefined || KNOWN.has(method) || !text.includes(HEAD_END, start)) return undefined;
+  if (method === undefined || PARSED_METHODS.has(method) || !text.includes(HEAD_END, start)) return undefined;
   return { method, bytes: Buffer.from(PLACEHOLDER + text.slice(start + method.length), 'latin1') };
 }
 

@@ -1,6 +1,6 @@
 /**
- * Finds the handlers of paths other than those of resources, by exact paths and prefixes. The verbs respond to unknown paths of
- * the API; the response to all others is `404 page not found`.
+ * Finds the handlers of paths other than those of resources, by exact paths and prefixes. `handler.ts` calls them, and responds
+ * to paths without a handler.
  */
 import { METRICS_HEADERS, METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';

@@ -6,10 +6,10 @@ import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/http/request-path.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
 
-/** What a request is about. For other paths than those of resources, the group and so on are empty. */
+/** What a request is about. For paths of no resource, the fields from `group` on are empty. */
 export interface RequestInfo {
   readonly isResource: boolean;
-  /** `get`, `list`, `watch` and others. For other paths it is the lower-case method. */
+  /** `get`, `list`, `watch` and others; empty for an unknown method. For paths of no resource, the lower-case method. */
   readonly verb: string;
   /** The percent-decoded path without the query. */
   readonly path: string;
@@ -18,7 +18,7 @@ export interface RequestInfo {
   readonly namespace: string;
   readonly resource: string;
   readonly subresource: string;
-  /** The name in the path, or that of `metadata.name=` in the field selector of a list. Authorization uses it. */
+  /** The name in the path, or that of `metadata.name=` in the field selector of a list or watch. Authorization uses it. */
   readonly name: string;
   /** The segments from the resource on. */
   readonly parts: readonly string[];
@@ -114,7 +114,7 @@ export function nonResource(method: string, path: string): RequestInfo {
   };
 }
 
-/** Converts a query parameter to a boolean: only `false` and `0` are false. */
+/** Converts a query parameter to a boolean: only `0` and `false`, in letters of any case, are false. */
 export function queryBoolean(value: string): boolean {
   return value !== '0' && value.toLowerCase() !== 'false';
 }

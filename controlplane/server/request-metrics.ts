@@ -34,7 +34,7 @@ export const noObserver: RequestObserver = {
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
 const DURATIONS = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60];
-/** The buckets reach up to the largest accepted body, and include 1 KiB to 128 KiB. */
+/** The buckets reach up to the largest accepted body. */
 const BODY_SIZES = Array.from({ length: 31 }, (_, step) => 50_000 + step * 100_000);
 const EVENT_SIZES = Array.from({ length: 8 }, (_, power) => 1024 * 2 ** power);
 const FIELD_VALIDATION: ReadonlySet<string> = new Set(['Ignore', 'Warn', 'Strict']);
@@ -48,10 +48,10 @@ interface Series {
   readonly codes: Map<number, Counter>;
 }
 
-/** The series of a resource by verb. Lists of one namespace and of all namespaces are separate series. */
+/** The series of a resource by verb. Requests in one namespace and those for all namespaces are separate series. */
 interface RestSeries {
   readonly inNamespace: Map<string, Series>;
-  readonly elsewhere: Map<string, Series>;
+  readonly inNoNamespace: Map<string, Series>;
 }
 
 type RequestMetrics = ReturnType<typeof requestMetrics>;
@@ -135,7 +135,7 @@ function newSeries(metrics: RequestMetrics, request: ApiRequest, verb: string): 
 /** Registers the metrics of requests with kube-apiserver's names and buckets. */
 export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): RequestObserver {
   const metrics = requestMetrics(registry);
-  const lasting = new WeakMap<ApiRequest, Gauge>();
+  const longRunningGauges = new WeakMap<ApiRequest, Gauge>();
   const byRest = new WeakMap<Rest, RestSeries>();
   const paths = new Map<string, Series>();
 
@@ -145,16 +145,16 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       ? `${verb} ${request.rawQuery.includes('dryRun=All') ? 'All' : ''}`
       : verb;
     const { rest } = request;
-    let known = paths;
+    let byVerb = paths;
     if (rest !== undefined) {
       let own = byRest.get(rest);
-      if (own === undefined) byRest.set(rest, (own = { inNamespace: new Map(), elsewhere: new Map() }));
-      known = request.info.namespace === '' ? own.elsewhere : own.inNamespace;
+      if (own === undefined) byRest.set(rest, (own = { inNamespace: new Map(), inNoNamespace: new Map() }));
+      byVerb = request.info.namespace === '' ? own.inNoNamespace : own.inNamespace;
     }
-    let series = known.get(key);
+    let series = byVerb.get(key);
     if (series === undefined) {
       series = newSeries(metrics, request, verb);
-      known.set(key, series);
+      byVerb.set(key, series);
     }
     return series;
   }
@@ -163,11 +163,11 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     longRunning(request) {
       const gauge = metrics.longRunning.with(...longRunningLabels(request));
       gauge.inc();
-      lasting.set(request, gauge);
+      longRunningGauges.set(request, gauge);
     },
     done(request) {
-      lasting.get(request)?.inc(-1);
-      lasting.delete(request);
+      longRunningGauges.get(request)?.inc(-1);
+      longRunningGauges.delete(request);
       const series = seriesOf(request);
       let counter = series.codes.get(request.status);
       if (counter === undefined) {

@@ -11,7 +11,7 @@ import { internalPackage } from '../../api/schema/go-types.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
-import { GZIP_FROM_BYTES, MADE_CHUNK_BYTES, sendBody, sendMade } from './body-stream.ts';
+import { GZIP_FROM_BYTES, GENERATED_CHUNK_BYTES, sendBody, sendGenerated } from './body-stream.ts';
 import { formattedChunks, inChunks, type FormattedList } from './formatted-list.ts';
 import { contentTypeOf, negotiateError, type ErrorMediaType, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
@@ -224,13 +224,13 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
 }
 
 /**
- * Encodes the metadata of a list. `always` includes an empty `continue`, as in lists of custom resources. A dry run has no
- * resource version.
+ * Encodes the metadata of a list. `emptyContinue` includes an empty `continue`, as in lists of custom resources. A dry run has
+ * no resource version.
  */
-function listMetadata(metadata: ListMetadata, always = false): string {
+function listMetadata(metadata: ListMetadata, emptyContinue = false): string {
   const members: string[] = [];
   if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);
-  if (always || metadata.continue !== '') members.push(`"continue":${quoteText(metadata.continue)}`);
+  if (emptyContinue || metadata.continue !== '') members.push(`"continue":${quoteText(metadata.continue)}`);
   if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0)
     members.push(`"remainingItemCount":${metadata.remainingItemCount}`);
   return `{${members.join(',')}}`;
@@ -333,12 +333,12 @@ function sendFormatted(
   { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },
 ): void {
   const text = frame.whole().toString();
-  const made = formattedChunks(
+  const chunks = formattedChunks(
     { frame: text, ...list },
-    MADE_CHUNK_BYTES,
+    GENERATED_CHUNK_BYTES,
     format === 'yaml' ? encodings.yaml : undefined,
   );
-  sendMade(request, 200, contentTypeOf(format), made);
+  sendGenerated(request, 200, contentTypeOf(format), chunks);
 }
 
 function sendJson({ request, encodings, media }: Reply, status: number, pieces: Pieces): void {
@@ -348,7 +348,7 @@ function sendJson({ request, encodings, media }: Reply, status: number, pieces: 
   }
   const value = parseExactJson(pieces.whole().toString());
   if (media.format === 'yaml')
-    sendMade(request, status, contentTypeOf('yaml'), inChunks(encodings.yaml(value), MADE_CHUNK_BYTES));
+    sendGenerated(request, status, contentTypeOf('yaml'), inChunks(encodings.yaml(value), GENERATED_CHUNK_BYTES));
   else
     sendBody(request, status, contentTypeOf('json'), Pieces.of([Buffer.from(responseJson(value, { pretty: true }))]));
 }

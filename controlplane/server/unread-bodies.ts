@@ -8,28 +8,28 @@ import { Shares, type Share } from './flowcontrol/shares.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 
-interface Waiting {
+interface OpenExchange {
   readonly connection: ClientConnection;
   onClose(listener: () => void): void;
 }
 
 /** The unread bodies of a listener. `budgetBytes` is for all of them together. */
 export class UnreadBodies {
-  readonly #intake: Shares;
+  readonly #shares: Shares;
 
   constructor(budgetBytes = BUDGET_BYTES) {
-    this.#intake = new Shares(budgetBytes);
+    this.#shares = new Shares(budgetBytes);
   }
 
   /** The bytes that all open bodies have received. */
   get bytes(): number {
-    return this.#intake.amount;
+    return this.#shares.amount;
   }
 
   /** Counts a body until the share is closed. The end of the exchange also closes it. */
-  open(exchange: Waiting, refuse: () => void): Share {
-    const reception = this.#intake.open(clientKey(exchange.connection.remoteAddress), refuse);
-    if (!reception.isClosed) exchange.onClose(() => reception.close());
-    return reception;
+  open(exchange: OpenExchange, refuse: () => void): Share {
+    const share = this.#shares.open(clientKey(exchange.connection.remoteAddress), refuse);
+    if (!share.isClosed) exchange.onClose(() => share.close());
+    return share;
   }
 }

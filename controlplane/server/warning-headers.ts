@@ -1,6 +1,6 @@
 /** Writes warnings as headers of a response, within what clients and proxies accept. */
 
-/** The maximum length of a warning. Longer ones are truncated first, and dropped if that does not suffice. */
+/** The length to which each warning is truncated if all together are longer than `MAX_WARNINGS_CHARS`. */
 const MAX_WARNING_CHARS = 256;
 const MAX_WARNINGS_CHARS = 4096;
 /**
@@ -20,12 +20,12 @@ export function warningHeaders(warnings: readonly string[]): string[] {
   const isTruncated = total > MAX_WARNINGS_CHARS;
   const headers: string[] = [];
   let used = 0;
-  /** The sum up to a warning before truncation. kube-apiserver truncates those that it had when this sum became too large. */
-  let whole = 0;
+  /** The length without truncation. kube-apiserver sends all warnings that it had received when this exceeded the limit. */
+  let untruncated = 0;
   for (const [index, text] of warnings.entries()) {
     if (headers.length === MAX_WARNINGS) break;
-    if (whole > MAX_WARNINGS_CHARS && used >= MAX_WARNINGS_CHARS) break;
-    whole += lengths[index] ?? 0;
+    if (untruncated > MAX_WARNINGS_CHARS && used >= MAX_WARNINGS_CHARS) break;
+    untruncated += lengths[index] ?? 0;
     const shown = isTruncated ? truncated(text) : text;
     if (CONTROL.test(shown)) continue;
     used += isTruncated ? Math.min(lengths[index] ?? 0, MAX_WARNING_CHARS) : 0;

@@ -6,22 +6,22 @@
 import type { WatchOptions } from '../model/rest.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** Requirements and values of all long selectors together. They take a few milliseconds for an event. */
-const MOST = 100_000;
+/** The maximum cost of all counted selectors together, in requirements. To compare an event with them takes a few milliseconds. */
+const MAX_COST = 100_000;
 /** A selector that costs no more is not counted. */
-const FREE = 8;
+const FREE_COST = 8;
 /** The number of values that count as much as a requirement. Values are kept in sets: they take memory, and no time. */
 const VALUES_PER_REQUIREMENT = 8;
 const RETRY_AFTER_S = 30;
 
 /** Counts the selectors of all watches of the server by user. */
 export class WatchSelectors {
-  readonly #most: number;
+  readonly #maxCost: number;
   readonly #byUser = new Map<string, number>();
   #total = 0;
 
-  constructor(most = MOST) {
-    this.#most = most;
+  constructor(maxCost = MAX_COST) {
+    this.#maxCost = maxCost;
   }
 
   /** Counts a watch, and returns the function that ends its count. Throws `TooManyRequests` if the user holds too much. */
@@ -29,7 +29,7 @@ export class WatchSelectors {
     const cost = costOf(options);
     if (cost === 0) return () => undefined;
     const held = this.#byUser.get(user) ?? 0;
-    if (held + cost > this.#most - this.#total) throw new TooManyRequests(RETRY_AFTER_S);
+    if (held + cost > this.#maxCost - this.#total) throw new TooManyRequests(RETRY_AFTER_S);
     this.#change(user, cost);
     let isTaken = true;
     return () => {
@@ -51,5 +51,5 @@ function costOf({ labelSelector, fieldSelector }: Pick<WatchOptions, 'labelSelec
   const count = labels.length + fieldSelector.requirements.length;
   const values = labels.reduce((sum, { values: own }) => sum + own.length, 0);
   const cost = count + Math.floor(values / VALUES_PER_REQUIREMENT);
-  return cost > FREE ? cost : 0;
+  return cost > FREE_COST ? cost : 0;
 }

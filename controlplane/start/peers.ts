@@ -1,4 +1,4 @@
-/** Serves the requests of the other control plane of a pair on SQLite: for the log, which a standby copies, and to step down. */
+/** Serves the requests of the other control plane of a pair on SQLite: for the log that a standby copies, and to step down. */
 import { Backoff } from '../../api/machinery/backoff.ts';
 import { background, untilDone } from '../../api/machinery/background.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';

@@ -65,7 +65,7 @@ export async function serve(parts: Parts): Promise<Serving> {
     ],
   });
   const customResources = customResourcesOf(parts, fieldManagement);
-  // The informers were requested only now. Allocated names must be known before others are allocated.
+  // The informer of the definitions was requested only now. The names that definitions have must be known before any is served.
   await parts.listers.synced();
   await customResources.start();
   startHooks.done('definitions');
