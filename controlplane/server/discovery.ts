@@ -229,8 +229,8 @@ class Discovery {
 }
 
 /**
- * Whether kube-apiserver has a route for the document, which serves GET alone. Its aggregator serves the documents of all groups
- * and of one group, for every method.
+ * Whether kube-apiserver has a route for the document, which serves GET alone. Its aggregator serves the documents of all
+ * groups and of one group, for every method.
  */
 function isRoute(path: string): boolean {
   const [root, ...parts] = path.split('/').filter((part) => part !== '');

@@ -145,6 +145,6 @@ function servePath(request: ApiRequest, paths: PathHandlers, router: Router): Ma
   if (handler !== undefined) return handler(request);
   const [prefix, group = '', version] = path.split('/').filter((segment) => segment !== '');
   if (prefix === 'api' && group !== '') throw notFound();
-  if (prefix === 'apis' && version !== undefined && router.servesGroup(group)) throw notFound();
+  if (prefix === 'apis' && version !== undefined && router.isBuiltInGroup(group)) throw notFound();
   return pageNotFound(request);
 }

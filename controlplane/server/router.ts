@@ -41,7 +41,7 @@ export class Router {
 
   /** Whether the path belongs to the API: any path of a built-in group, and custom resources that are served in that scope. */
   serves(info: RequestInfo): boolean {
-    if (this.servesGroup(info.group)) return true;
+    if (this.isBuiltInGroup(info.group)) return true;
     const rest = this.#catalog.find(info.group, info.version, info.resource, '');
     if (rest === undefined || !scopeFits(rest, info)) return false;
     // Objects of all namespaces are listed and watched, and nothing else.
@@ -52,7 +52,7 @@ export class Router {
    * Whether the group is built in. The API responds with a Status to unknown paths of a built-in group, and with plain text to
    * paths of other groups.
    */
-  servesGroup(group: string): boolean {
+  isBuiltInGroup(group: string): boolean {
     if (group === '') return true;
     this.#groups ??= builtInGroups(this.#catalog);
     return this.#groups.has(group);
@@ -90,12 +90,12 @@ export class Router {
   }
 
   #verbsOf(rest: Rest, info: RequestInfo): MethodVerbs {
-    let of = this.#verbs.get(rest);
-    if (of === undefined) this.#verbs.set(rest, (of = pathVerbs(rest)));
-    if (info.subresource !== '') return of.subresource;
-    if (info.parts.length > 1) return info.watchPrefix ? of.watchedObject : of.object;
-    if (info.watchPrefix) return of.watchedCollection;
-    return rest.info.namespaced && info.namespace === '' ? of.allNamespaces : of.collection;
+    let verbs = this.#verbs.get(rest);
+    if (verbs === undefined) this.#verbs.set(rest, (verbs = pathVerbs(rest)));
+    if (info.subresource !== '') return verbs.subresource;
+    if (info.parts.length > 1) return info.watchPrefix ? verbs.watchedObject : verbs.object;
+    if (info.watchPrefix) return verbs.watchedCollection;
+    return rest.info.namespaced && info.namespace === '' ? verbs.allNamespaces : verbs.collection;
   }
 
   /**

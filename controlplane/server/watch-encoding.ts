@@ -1,6 +1,6 @@
 /**
- * Encodes watch events. A batch for many watches is encoded once for each encoding, and the newest results are kept. The bytes
- * of large objects are not copied: a batch refers to those that the cache has.
+ * Encodes watch events. A batch for many watches is encoded once for each encoding. The bytes of large objects are not copied: a
+ * batch refers to those that the cache has.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson } from '../../api/codec/json.ts';
@@ -18,7 +18,7 @@ export interface WatchEncoder {
   frames(events: readonly WatchEvent[]): Buffer[];
 }
 
-/** What one watch asked for. */
+/** How the events of one watch are encoded. */
 interface WatchEncoding {
   readonly rest: Rest;
   readonly media: OutputMediaType;
@@ -41,12 +41,12 @@ type Frame = (event: WatchEvent) => readonly Buffer[];
 const LARGE_BYTES = 16 * 1024;
 
 /** The batches of this turn by their encoding. All watches of a batch that are not behind get it in one turn. */
-const ofTurn = new Map<string, Map<readonly WatchEvent[], Batch>>();
+const batchesOfTurn = new Map<string, Map<readonly WatchEvent[], Batch>>();
 
 function sharedBatch(encoding: string, events: readonly WatchEvent[], frame: Frame): Batch {
-  if (ofTurn.size === 0) queueMicrotask(() => ofTurn.clear());
-  let batches = ofTurn.get(encoding);
-  if (batches === undefined) ofTurn.set(encoding, (batches = new Map<readonly WatchEvent[], Batch>()));
+  if (batchesOfTurn.size === 0) queueMicrotask(() => batchesOfTurn.clear());
+  let batches = batchesOfTurn.get(encoding);
+  if (batches === undefined) batchesOfTurn.set(encoding, (batches = new Map<readonly WatchEvent[], Batch>()));
   let batch = batches.get(events);
   if (batch === undefined) batches.set(events, (batch = batchOf(events.map(frame))));
   return batch;

@@ -21,8 +21,8 @@ import {
 } from './source.ts';
 
 /**
- * Builds the part of the built-in kinds of a group and version, or of paths without a group. Yields to the event loop in
- * between. `name` is the name of the document: `apis/apps/v1`, `version`.
+ * Builds the part of the built-in kinds of a group and version, or of paths without a group. Yields to the event loop between
+ * resources. `name` is the name of the document: `apis/apps/v1`, `version`.
  */
 export async function buildPartV3(source: OpenApiSource, name: string): Promise<Part> {
   const rows = builtInRows(source);

@@ -5,7 +5,7 @@ import { writeOptionsOf } from '../options.ts';
 import { sendEntry } from '../response.ts';
 import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
 
-/** Answers 201 with the object, unless the subresource says otherwise. */
+/** Answers 201 with the object, unless the resource returns another status. */
 export const create: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);

@@ -66,24 +66,24 @@ async function decodePatch(
 }
 
 function decodeJsonPatch(type: Exclude<Patch['type'], 'apply'>, bytes: Buffer, decoders: TextDecoders): Patch {
-  const origin = type === 'strategic' ? '' : 'error decoding patch: ';
-  const { value, duplicates, decimals } = decodedJson(bytes, decoders, origin);
+  const prefix = type === 'strategic' ? '' : 'error decoding patch: ';
+  const { value, duplicates, decimals } = decodedJson(bytes, decoders, prefix);
   const wanted = type === 'json' ? 'array' : 'object';
   const found = jsonType(value);
   if (found !== wanted && found !== 'null') {
     const goType = type === 'json' ? '[]handlers.jsonPatchOp' : 'map[string]interface {}';
-    throw newBadRequest(`${origin}json: cannot unmarshal ${found} into Go value of type ${goType}`);
+    throw newBadRequest(`${prefix}json: cannot unmarshal ${found} into Go value of type ${goType}`);
   }
   if (type !== 'json') return { type, body: value, duplicates, decimals };
   const operations = ((value ?? []) as readonly unknown[]).map((operation) => operation ?? {});
   return { type, body: operations, duplicates, decimals };
 }
 
-function decodedJson(bytes: Buffer, decoders: TextDecoders, origin: string): Body {
+function decodedJson(bytes: Buffer, decoders: TextDecoders, prefix: string): Body {
   try {
     return decoders.json(bytes);
   } catch (error) {
-    if (error instanceof JsonSyntaxError) throw newBadRequest(`${origin}${error.message}`);
+    if (error instanceof JsonSyntaxError) throw newBadRequest(`${prefix}${error.message}`);
     throw error;
   }
 }

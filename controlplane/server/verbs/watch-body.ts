@@ -1,6 +1,6 @@
 /**
- * Sends the events of a watch as the body of a response. Only one piece of them is given to the connection at a time, because
- * the layers below copy what they get: a large object waits here as a reference to the bytes that the cache has.
+ * Sends the events of a watch as the body of a response, in pieces that are given to the connection only while it takes more.
+ * The layers below copy what they get, but here a large object waits as a reference to the bytes that the cache has.
  */
 import type { Exchange } from '../exchange.ts';
 import type { WatchEncoder } from '../watch-encoding.ts';

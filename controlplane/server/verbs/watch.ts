@@ -46,14 +46,14 @@ export const watch: VerbHandler = async (request, rest, context) => {
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const release = context.watchSelectors.take(request.user.name, options);
   try {
-    await limited({ request, rest, options, context, media, timeoutMs });
+    await streamWithinLimits({ request, rest, options, context, media, timeoutMs });
   } finally {
     release();
   }
 };
 
 /** Counts the watch for the memory of all watches, and sends it. Throws `TooManyRequests` if there are too many. */
-async function limited(accepted: Omit<Stream, 'carrier' | 'limits'>): Promise<void> {
+async function streamWithinLimits(accepted: Omit<Stream, 'carrier' | 'limits'>): Promise<void> {
   const { request, rest, context, media } = accepted;
   const limits = new WatchLimits(request, context);
   try {
