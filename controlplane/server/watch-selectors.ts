@@ -6,7 +6,7 @@
 import type { WatchOptions } from '../model/rest.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** The maximum cost of all counted selectors together, in requirements. Comparing an event with them takes a few milliseconds. */
+/** The maximum cost of all counted selectors together. To compare an event with them then takes a few milliseconds. */
 const MAX_COST = 100_000;
 /** A selector that costs no more is not counted. */
 const FREE_COST = 8;

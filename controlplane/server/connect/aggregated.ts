@@ -63,7 +63,7 @@ export function passAggregated(
       unavailable(request);
       return Promise.resolve();
     }
-    return connections.forward(request, () => passed(request, target, options));
+    return connections.forward(request, () => forwardTo(request, target, options));
   };
 }
 
@@ -71,7 +71,7 @@ function unavailable(request: ApiRequest): void {
   sendText(request, 503, 'service unavailable\n');
 }
 
-async function passed(
+async function forwardTo(
   request: ApiRequest,
   aggregated: AggregatedTarget,
   { clock, stripped, dialer }: AggregatedOptions,

@@ -87,7 +87,7 @@ async function passTo(
  * them. kube-apiserver does not verify the certificates of pods and services either.
  */
 function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
-  const known = target.purpose === 'kubelet' ? options.agentCredentials() : undefined;
-  if (known === undefined) return { rejectUnauthorized: false };
-  return agentTls(known, target.origin, { anyCertificate: target.anyCertificate === true });
+  const credentials = target.purpose === 'kubelet' ? options.agentCredentials() : undefined;
+  if (credentials === undefined) return { rejectUnauthorized: false };
+  return agentTls(credentials, target.origin, { anyCertificate: target.anyCertificate === true });
 }

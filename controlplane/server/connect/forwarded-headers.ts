@@ -23,13 +23,16 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 /** The WebSocket sub-protocol that carries a bearer token for browsers. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** Names and prefixes of headers that name a user, in lower case. */
+/** Names and prefixes of headers that are not forwarded, in lower case. */
 export interface StrippedHeaders {
   readonly names: ReadonlySet<string>;
   readonly prefixes: readonly string[];
 }
 
-/** Returns the configured names of the front proxy and those that backends trust by default. */
+/**
+ * Returns the headers that are not forwarded: `Host`, `Authorization`, the configured headers of the front proxy, and headers
+ * that backends trust by default.
+ */
 export function strippedHeaders(configured: {
   readonly names: readonly string[];
   readonly prefixes: readonly string[];

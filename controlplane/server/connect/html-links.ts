@@ -84,18 +84,18 @@ type State =
 const TEXT: State = { at: 'text' };
 
 /**
- * Rewrites a page in pieces. `push` returns what is certain and `end` returns the rest. Every character is read once, however
- * the page is split, so the time is linear in its length.
+ * Rewrites a page in pieces. `push` returns all text but an incomplete tag, which `end` returns. Every character is read once,
+ * however the page is split, so the time is linear in its length.
  */
 export class HtmlLinks {
-  readonly #turn: (link: string) => string;
+  readonly #rewrite: (link: string) => string;
   #state: State = TEXT;
 
-  constructor(turn: (link: string) => string) {
-    this.#turn = turn;
+  constructor(rewrite: (link: string) => string) {
+    this.#rewrite = rewrite;
   }
 
-  /** Takes the next text of the page, and returns what of it is complete, with rewritten links. */
+  /** Takes the next text of the page. Returns the text that is complete, with rewritten links. */
   push(text: string): string {
     let out = '';
     for (let at = 0; at < text.length;) {
@@ -164,10 +164,10 @@ export class HtmlLinks {
     const element = tag.slice(1, end).toLowerCase();
     this.#state = RAW.has(element) ? rawUntil(`</${element}`) : TEXT;
     const links = LINKS.get(element) ?? [];
-    return links.length === 0 ? tag : tag.slice(0, end) + this.#turnAttributes(tag.slice(end), links);
+    return links.length === 0 ? tag : tag.slice(0, end) + this.#rewriteAttributes(tag.slice(end), links);
   }
 
-  #turnAttributes(text: string, links: readonly string[]): string {
+  #rewriteAttributes(text: string, links: readonly string[]): string {
     let out = '';
     for (let at = 0; at < text.length;) {
       const nameStart = skip(text, at, isBetweenAttributes);
@@ -185,7 +185,7 @@ export class HtmlLinks {
       const to = skip(text, from, quote === '' ? isInBareValue : (char) => char !== quote);
       const link = text.slice(from, to);
       const isLink = links.includes(text.slice(nameStart, nameEnd).toLowerCase());
-      out += text.slice(at, from) + (isLink && link !== '' ? this.#turn(link) : link);
+      out += text.slice(at, from) + (isLink && link !== '' ? this.#rewrite(link) : link);
       at = to;
       if (quote !== '' && at < text.length) {
         out += quote;

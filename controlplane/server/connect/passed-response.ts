@@ -63,8 +63,8 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
 /**
- * Sends a request and resolves to the response of the target. Throws a 503 if the target is unreachable or its status is none
- * of a response, a 500 if it answers with an upgrade, and a 400 if its address is refused.
+ * Sends a request and resolves to the response of the target. Rejects with a 503 if the target is unreachable or its status is
+ * not from 200 to 599, with a 500 if it answers with an upgrade, and with a 400 if its address is refused.
  */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {

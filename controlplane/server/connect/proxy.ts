@@ -67,7 +67,7 @@ function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | u
   if (coding === undefined) return undefined;
   const links = new HtmlLinks((link) => throughProxy(link, place));
   // Latin-1 preserves each byte, whatever the encoding of the page.
-  const turning = new Transform({
+  const rewriting = new Transform({
     transform: (chunk: Buffer, _encoding, done) =>
       done(null, Buffer.from(links.push(chunk.toString('latin1')), 'latin1')),
     flush: (done) => done(null, Buffer.from(links.end(), 'latin1')),
@@ -75,8 +75,8 @@ function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | u
   const [first, last] = coding;
   // The client detects by the broken connection that the page is incomplete.
   const done = (): void => undefined;
-  if (first === undefined || last === undefined) return pipeline(message, turning, done);
-  return pipeline(message, first, turning, last, done);
+  if (first === undefined || last === undefined) return pipeline(message, rewriting, done);
+  return pipeline(message, first, rewriting, last, done);
 }
 
 function redirectToSlash(request: ApiRequest): void {

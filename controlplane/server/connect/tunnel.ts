@@ -40,7 +40,7 @@ interface TunnelTarget extends TargetDialing {
 export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise<void> {
   let answer: Answer;
   try {
-    answer = await ask(request, target);
+    answer = await requestUpgrade(request, target);
   } catch (error) {
     if (error instanceof DialRefusedError) throw newBadRequest(error.message);
     const why = errorMessage(error);
@@ -66,10 +66,10 @@ type Answer =
   | { readonly message: IncomingMessage; readonly socket: undefined };
 
 /** Resolves to the target's response, with the socket if the code is 101. */
-function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
+function requestUpgrade(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
   const { dialer, purpose, name, origin, target, tls, headers, clock } = options;
   return new Promise((resolve, reject) => {
-    const asked = dialer.request({
+    const outgoing = dialer.request({
       ...addressOf(origin),
       ...dialedTls(tls),
       purpose,
@@ -81,21 +81,21 @@ function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
       setHost: false,
       signal: request.signal,
     });
-    const late = `${origin.host}:${origin.port} did not respond within ${ANSWER_TIMEOUT_MS / 1000} s`;
-    const timer = clock.after(ANSWER_TIMEOUT_MS, () => asked.destroy(new Error(late)));
-    asked.once('upgrade', (message, socket, head) => {
+    const timeoutMessage = `${origin.host}:${origin.port} did not respond within ${ANSWER_TIMEOUT_MS / 1000} s`;
+    const timer = clock.after(ANSWER_TIMEOUT_MS, () => outgoing.destroy(new Error(timeoutMessage)));
+    outgoing.once('upgrade', (message, socket, head) => {
       timer.cancel();
       resolve({ message, socket, head });
     });
-    asked.once('response', (message) => {
+    outgoing.once('response', (message) => {
       timer.cancel();
       resolve({ message, socket: undefined });
     });
-    asked.once('error', (error) => {
+    outgoing.once('error', (error) => {
       timer.cancel();
       reject(error);
     });
-    asked.end();
+    outgoing.end();
   });
 }
 
@@ -115,7 +115,7 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
 }
 
 /**
- * Ends when both sides have closed. Data that one side sent before it closed is written to the other, which then has
+ * Joins two connections. Resolves when both have closed. Data that one side sent before it closed is written to the other, which then has
  * `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is blocked in a
  * write would not notice the end, and its connection would stay open.
  */

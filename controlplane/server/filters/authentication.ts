@@ -21,7 +21,7 @@ interface AuthenticationOptions {
   readonly audit?: AuditSink | undefined;
 }
 
-/** Answers 401 if no authenticator knows the client. */
+/** Answers 401 if no authenticator knows the client, or if one refuses it. */
 export function authenticationFilter(options: AuthenticationOptions): Filter {
   const { authenticator } = options;
   return (request, next) => {

@@ -15,11 +15,11 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
   return (request, next) => {
     const attributes = attributesOf(request);
     const decision = authorizer.authorize(attributes);
-    const goOn: Handler = opensStream(request, attributes)
-      ? (one) => alsoCreate(one, attributes, authorizer, next)
+    const proceed: Handler = opensStream(request, attributes)
+      ? (allowed) => alsoCreate(allowed, attributes, authorizer, next)
       : next;
-    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, goOn));
-    return decide(request, attributes, decision, goOn);
+    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, proceed));
+    return decide(request, attributes, decision, proceed);
   };
 }
 

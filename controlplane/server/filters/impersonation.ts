@@ -3,7 +3,7 @@
  *
  * The constrained modes come first. Each requires `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>`
  * on the requested user. The legacy verb `impersonate` comes last. The mode that succeeded for a caller is tried first for the
- * caller's next request. A refusal has the message of the first mode.
+ * caller's next request. A refusal has the message of the first mode that was tried.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';
@@ -189,7 +189,7 @@ function accountOf(name: string): { namespace: string; name: string } | undefine
 export function impersonationFilter(authorizer: Authorizer): Filter {
   const lastModes = new Map<string, Mode>();
   const impersonate = async (request: ApiRequest, wanted: Wanted, next: Handler): Promise<void> => {
-    await become(request, wanted, authorizer, lastModes);
+    await replaceUser(request, wanted, authorizer, lastModes);
     await next(request);
   };
   return (request, next) => {
@@ -199,7 +199,7 @@ export function impersonationFilter(authorizer: Authorizer): Filter {
   };
 }
 
-async function become(
+async function replaceUser(
   request: ApiRequest,
   wanted: Wanted,
   authorizer: Authorizer,

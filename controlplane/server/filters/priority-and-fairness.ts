@@ -40,15 +40,15 @@ export function priorityAndFairnessFilter(options: PriorityAndFairnessOptions): 
     request.place = place;
     if (info.isResource && READ_WHOLE.has(info.verb) && request.exchange.hasBody) {
       place.expectBody();
-      return finishing(place, next, request);
+      return nextThenLeave(place, next, request);
     }
     const seated = place.take();
-    if (seated === undefined) return finishing(place, next, request);
-    return seated.then(() => finishing(place, next, request));
+    if (seated === undefined) return nextThenLeave(place, next, request);
+    return seated.then(() => nextThenLeave(place, next, request));
   };
 }
 
-function finishing(place: Place, next: Handler, request: ApiRequest): MaybePromise<void> {
+function nextThenLeave(place: Place, next: Handler, request: ApiRequest): MaybePromise<void> {
   let pending: MaybePromise<void>;
   try {
     pending = next(request);
@@ -70,7 +70,7 @@ class Place implements RequestPlace {
   readonly #options: PriorityAndFairnessOptions;
   readonly #kind: 'readOnly' | 'mutating';
   #expectsBody = false;
-  #reception: Share | undefined;
+  #bodyShare: Share | undefined;
   #ticket: Ticket | undefined;
   /** Set when the body must yield to others. `#yield` is set when a caller waits for that. */
   #yielded: TooManyRequests | undefined;
@@ -88,9 +88,9 @@ class Place implements RequestPlace {
     this.#expectsBody = true;
     const { level } = this.#flow.schema;
     if (level.isExempt) return;
-    this.#reception = level.intake.open(this.#request.user.name, () => this.#refuseBody());
+    this.#bodyShare = level.intake.open(this.#request.user.name, () => this.#refuseBody());
     if (this.#yielded === undefined) return;
-    this.#reception.close();
+    this.#bodyShare.close();
     throw this.#yielded;
   }
 
@@ -106,19 +106,19 @@ class Place implements RequestPlace {
     if (!this.#expectsBody) return;
     this.#expectsBody = false;
     if (this.#yielded !== undefined) throw this.#yielded;
-    this.#reception?.close();
+    this.#bodyShare?.close();
     await this.take();
   }
 
   async #received(read: ReadCounted): Promise<Buffer> {
-    const reception = this.#reception;
-    if (reception === undefined) return read(() => undefined);
+    const share = this.#bodyShare;
+    if (share === undefined) return read(() => undefined);
     if (this.#yielded !== undefined) throw this.#yielded;
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
     this.#yield = reject;
-    read((count) => reception.add(count)).then(resolve, reject);
+    read((count) => share.add(count)).then(resolve, reject);
     const bytes = await promise;
-    reception.complete();
+    share.complete();
     return bytes;
   }
 
@@ -157,7 +157,7 @@ class Place implements RequestPlace {
   }
 
   #onSeat(ticket: Ticket): void {
-    this.#reception?.close();
+    this.#bodyShare?.close();
     this.#options.metrics.started(this.#flow, ticket);
     this.#options.control.executing[this.#kind] += 1;
   }
@@ -168,7 +168,7 @@ class Place implements RequestPlace {
   }
 
   leave(): void {
-    this.#reception?.close();
+    this.#bodyShare?.close();
     const ticket = this.#ticket;
     if (ticket === undefined || ticket.state === 'done') return;
     ticket.release();

@@ -58,7 +58,7 @@ interface Allocation {
   readonly fairProportion: number;
 }
 
-/** The target of a level without demand, because the bounds are divided by targets. */
+/** The smallest target. The bounds are divided by targets, so that no target may be 0. */
 const SMALLEST_TARGET = 0.001;
 
 /**
@@ -67,9 +67,9 @@ const SMALLEST_TARGET = 0.001;
  */
 export function allocateFairly(total: number, items: readonly AllocationItem[]): Allocation {
   const targets = items.map(({ target }) => Math.max(target, SMALLEST_TARGET));
-  const given = (proportion: number): number[] =>
+  const seatsAt = (proportion: number): number[] =>
     items.map(({ lower, upper }, at) => Math.max(lower, Math.min(upper, proportion * (targets[at] ?? 0))));
-  const sumAt = (proportion: number): number => given(proportion).reduce((sum, seats) => sum + seats, 0);
+  const sumAt = (proportion: number): number => seatsAt(proportion).reduce((sum, seats) => sum + seats, 0);
   // The sum grows piecewise linearly with the proportion and bends where an item reaches a bound.
   const bends = items
     .flatMap(({ lower, upper }, at) => [lower / (targets[at] ?? 1), upper / (targets[at] ?? 1)])
@@ -80,9 +80,9 @@ export function allocateFairly(total: number, items: readonly AllocationItem[]):
     if (high >= total) {
       const low = sumAt(from);
       const proportion = high === low ? from : from + ((to - from) * (total - low)) / (high - low);
-      return { seats: given(Math.max(proportion, 0)), fairProportion: Math.max(proportion, 0) };
+      return { seats: seatsAt(Math.max(proportion, 0)), fairProportion: Math.max(proportion, 0) };
     }
     from = to;
   }
-  return { seats: given(from), fairProportion: from };
+  return { seats: seatsAt(from), fairProportion: from };
 }

@@ -7,7 +7,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 /** A client that requests the document while its inputs change all the time gets the last one after this time. */
 const MAX_WAIT_MS = 1000;
 
-/** Keeps a document that `assemble` makes from the inputs that it finds when it is called. */
+/** Keeps a document. `assemble` builds it from the inputs at the time of the call. */
 export class NewestDocument<Document> {
   readonly #assemble: () => Promise<Document>;
   readonly #clock: Clock;
@@ -30,7 +30,7 @@ export class NewestDocument<Document> {
    * Rejects with the error of an assembly that it waits for.
    */
   async get(): Promise<Document> {
-    const newest = this.#with(this.#changes);
+    const newest = this.#including(this.#changes);
     if (this.#last === undefined || this.#last.changes === this.#changes) return newest;
     const { document } = this.#last;
     const answered = new AbortController();
@@ -42,7 +42,8 @@ export class NewestDocument<Document> {
     }
   }
 
-  async #with(changes: number): Promise<Document> {
+  /** Resolves to a document that includes the first `changes` changes. */
+  async #including(changes: number): Promise<Document> {
     for (;;) {
       if (this.#last !== undefined && this.#last.changes >= changes) return this.#last.document;
       this.#assembly ??= this.#assembleOnce().finally(() => {

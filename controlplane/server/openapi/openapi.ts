@@ -49,7 +49,7 @@ class OpenApiDocuments {
   readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
   #rows: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
   #index: Document | undefined;
-  #known: ReadonlySet<string> | undefined;
+  #documentNames: ReadonlySet<string> | undefined;
   #isPreparing = false;
   #isPrepared = true;
 
@@ -63,7 +63,7 @@ class OpenApiDocuments {
     for (const document of this.#v2.values()) document.invalidate();
     this.#rows = undefined;
     this.#index = undefined;
-    this.#known = undefined;
+    this.#documentNames = undefined;
     this.#isPrepared = false;
     if (this.#v2.size === 0 || this.#isPreparing) return;
     this.#isPreparing = true;
@@ -88,7 +88,7 @@ class OpenApiDocuments {
 
   async serveV2(request: ApiRequest): Promise<void> {
     const encoding = negotiate(request.header('accept'), 'v2');
-    if (encoding === undefined) return empty(request, 406, VARY_V2);
+    if (encoding === undefined) return sendEmpty(request, 406, VARY_V2);
     let newest = this.#v2.get(encoding);
     if (newest === undefined) {
       newest = new NewestDocument(
@@ -116,14 +116,15 @@ class OpenApiDocuments {
 
   async serveV3(request: ApiRequest): Promise<void> {
     const name = request.info.path.slice('/openapi/v3/'.length);
-    if (!this.#names().has(name)) return empty(request, 404);
+    if (!this.#names().has(name)) return sendEmpty(request, 404);
     const encoding = negotiate(request.header('accept'), 'v3');
-    if (encoding === undefined) return empty(request, 406, 'Accept');
+    if (encoding === undefined) return sendEmpty(request, 406, 'Accept');
     const hash = this.#hash(name);
-    const asked = request.query.get('hash');
-    if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
+    const wanted = request.query.get('hash');
+    if (wanted !== null && wanted !== '' && wanted !== hash)
+      return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
     const document = await this.#documentV3(name, hash, encoding);
-    const caching = asked === hash ? { caching: 'public, immutable' as const } : {};
+    const caching = wanted === hash ? { caching: 'public, immutable' as const } : {};
     await sendDocument(request, document, { vary: 'Accept', tagged: true, ...caching });
   }
 
@@ -145,15 +146,15 @@ class OpenApiDocuments {
 
   /** Returns the names of all OpenAPI 3 documents, sorted. */
   #names(): ReadonlySet<string> {
-    if (this.#known !== undefined) return this.#known;
-    const known = new Set(
+    if (this.#documentNames !== undefined) return this.#documentNames;
+    const names = new Set(
       [...groupVersionsOf(this.#source.catalog.resources()).map(documentOf), ...plainDocuments(this.#source)].sort(
         (a, b) => (a < b ? -1 : 1),
       ),
     );
-    for (const key of this.#v3.keys()) if (!known.has(key.slice(key.indexOf(' ') + 1))) this.#v3.delete(key);
-    this.#known = known;
-    return known;
+    for (const key of this.#v3.keys()) if (!names.has(key.slice(key.indexOf(' ') + 1))) this.#v3.delete(key);
+    this.#documentNames = names;
+    return names;
   }
 
   #rowsOf(name: string): readonly ResourceInfo[] {
@@ -193,7 +194,7 @@ function negotiate(accept: string | undefined, version: 'v2' | 'v3'): Encoding |
   return undefined;
 }
 
-function empty(request: ApiRequest, status: number, vary?: string): void {
+function sendEmpty(request: ApiRequest, status: number, vary?: string): void {
   const headers = request.responseHeaders(TEXT_TYPE);
   delete headers['content-type'];
   if (vary !== undefined) headers['vary'] = vary;

@@ -48,6 +48,7 @@ export interface Operation {
   readonly patch: boolean;
   /** The response is text, or an object in one of the usual encodings. */
   readonly isText?: boolean;
+  /** The response can be a stream of watch events. */
   readonly streams: boolean;
 }
 

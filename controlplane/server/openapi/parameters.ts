@@ -57,7 +57,7 @@ export const DELETE_PARAMETERS: readonly ParameterInfo[] = queries('deleteNamesp
   orphanDependents: 'boolean',
   propagationPolicy: 'string',
 });
-/** The query of deletecollection: that of delete, and that which selects the objects. */
+/** The query of deletecollection: the parameters of delete, and those of list, by which the objects are selected. */
 export const DELETE_COLLECTION_PARAMETERS: readonly ParameterInfo[] = [
   ...DELETE_PARAMETERS,
   ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),

@@ -39,7 +39,7 @@ interface PartRuns {
 /** The number of members that are encoded without a pause. */
 const BATCH = 20;
 
-/** Assembles documents from runs. Concurrent requests for one document share its build. */
+/** Assembles documents from the runs of their parts. */
 export class OpenApiRuns {
   readonly #source: OpenApiSource;
   readonly #clock: Pick<Clock, 'monotonic'>;

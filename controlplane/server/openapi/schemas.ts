@@ -137,7 +137,7 @@ export class SchemaWriter {
     return this.reference(custom.name);
   }
 
-  /** Returns the schemas of a row's kind. They are requested once. */
+  /** Returns the schemas of a row's kind. `find` is called once for each row. */
   customOf(
     row: ResourceInfo,
     find: ((row: ResourceInfo) => CustomSchema | undefined) | undefined,
@@ -152,7 +152,7 @@ export class SchemaWriter {
     return Object.fromEntries(names.map((name) => [name, this.#definitions.get(name)]));
   }
 
-  /** Returns every type that was referred to, directly or indirectly, sorted by name. Yields to the event loop in between. */
+  /** Returns every type that was referred to, directly or indirectly, sorted by name. Yields to the event loop meanwhile. */
   async definitions(): Promise<JsonObject> {
     for (let name = this.#waiting.pop(), count = 1; name !== undefined; name = this.#waiting.pop(), count += 1) {
       this.#definitions.set(name, this.#definition(name));
