@@ -115,8 +115,8 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
 }
 
 /**
- * Joins two connections. Resolves when both have closed. Data that one side sent before it closed is written to the other, which then has
- * `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is blocked in a
+ * Joins two connections. Resolves when both have closed. Data that one side sent before it closed is written to the other,
+ * which then has `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is blocked in a
  * write would not notice the end, and its connection would stay open.
  */
 function join(client: Duplex, backend: Duplex, clock: Clock): Promise<void> {
