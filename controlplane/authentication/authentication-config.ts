@@ -16,7 +16,7 @@ export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
 /** The parsed file, after validation. */
 export interface AuthenticationConfig {
   readonly jwt: readonly JwtSettings[];
-  /** If it is absent, the flag decides. */
+  /** If it is absent, `--anonymous-auth` decides. */
   readonly anonymous?: { readonly enabled: boolean; readonly paths?: readonly string[] };
 }
 
@@ -71,14 +71,14 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
   const settings = jwt.map((item: unknown, i): JwtSettings => {
     const at = `jwt[${i}]`;
     try {
-      const made = jwtSettings(item);
-      if (own.includes(made.issuerUrl))
+      const parsed = jwtSettings(item);
+      if (own.includes(parsed.issuerUrl))
         throw new Error(
-          `issuer.url: Invalid value: "${made.issuerUrl}": URL must not overlap with disallowed issuers: [${own.join(' ')}]`,
+          `issuer.url: Invalid value: "${parsed.issuerUrl}": URL must not overlap with disallowed issuers: [${own.join(' ')}]`,
         );
-      if (issuers.has(made.issuerUrl)) throw new Error(`issuer.url: Duplicate value: "${made.issuerUrl}"`);
-      issuers.add(made.issuerUrl);
-      return made;
+      if (issuers.has(parsed.issuerUrl)) throw new Error(`issuer.url: Duplicate value: "${parsed.issuerUrl}"`);
+      issuers.add(parsed.issuerUrl);
+      return parsed;
     } catch (error) {
       return refuse(`${at}.${errorMessage(error)}`);
     }

@@ -215,8 +215,8 @@ async function tokenAuthenticators(
   if (options.webhook !== undefined) {
     const { configFile, version, cacheTtlMs } = options.webhook;
     const endpoint = await webhookFromFile(configFile, clock);
-    const asked = webhookTokenAuthenticator({ endpoint, client, version, apiAudiences, clock });
-    tokens.push(cachedTokens(asked, { clock, successTtlMs: cacheTtlMs, failureTtlMs: cacheTtlMs }));
+    const webhook = webhookTokenAuthenticator({ endpoint, client, version, apiAudiences, clock });
+    tokens.push(cachedTokens(webhook, { clock, successTtlMs: cacheTtlMs, failureTtlMs: cacheTtlMs }));
   }
   return tokens;
 }

@@ -35,7 +35,7 @@ export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBund
     const { mtimeMs, ino, size } = statSync(path);
     return `${mtimeMs}/${ino}/${size}`;
   };
-  let seen = mark();
+  let lastMark = mark();
   let current = read();
   let nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
   const reload = (): void => {
@@ -43,9 +43,9 @@ export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBund
     nextCheckMs = clock.monotonic() + CHECK_EVERY_MS;
     try {
       const now = mark();
-      if (now === seen) return;
+      if (now === lastMark) return;
       const next = read();
-      seen = now;
+      lastMark = now;
       if (next.pem !== current.pem) {
         current = next;
         logger.info({ path, certificates: next.certificates.length }, 'Read the CA bundle again');

@@ -116,8 +116,8 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
 
 /**
  * Joins two connections. Resolves when both have closed. Data that one side sent before it closed is written to the other,
- * which then has `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is blocked in a
- * write would not notice the end, and its connection would stay open.
+ * which then has `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is
+ * blocked in a write would not notice the end, and its connection would stay open.
  */
 function join(client: Duplex, backend: Duplex, clock: Clock): Promise<void> {
   return new Promise((resolve) => {

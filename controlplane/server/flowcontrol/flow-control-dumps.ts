@@ -99,7 +99,7 @@ function requestRow(
   ];
 }
 
-/** The time of what has not happened. */
+/** The start of a request that has not started. */
 const NO_TIME = '0001-01-01T00:00:00Z';
 
 /** Formats a time in RFC 3339, without zeros at the end of the fraction. */

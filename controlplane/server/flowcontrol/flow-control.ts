@@ -19,7 +19,7 @@ interface FlowControlOptions {
   readonly clock: Clock;
   /** The number of seats of the server. */
   readonly totalSeats: number;
-  /** The size of the bodies that a level receives or that wait for its seats. The default is 64 MiB. */
+  /** The limit for bodies that a level receives or that wait for its seats. The default is 64 MiB. */
   readonly intakeBytes?: number;
 }
 
@@ -47,7 +47,7 @@ export class FlowControl {
     this.#intakeBytes = intakeBytes;
     this.#clock = clock;
     this.totalSeats = totalSeats;
-    this.#classifier = this.#digest([], []);
+    this.#classifier = this.#compile([], []);
   }
 
   get levels(): ReadonlyMap<string, PriorityLevel> {
@@ -56,7 +56,7 @@ export class FlowControl {
 
   /** Applies the stored objects as they are now. */
   configure(schemas: readonly FlowSchema[], levels: readonly PriorityLevelObject[]): void {
-    this.#classifier = this.#digest(schemas, levels);
+    this.#classifier = this.#compile(schemas, levels);
   }
 
   /** Returns the priority level and the flow of a request. */
@@ -79,7 +79,8 @@ export class FlowControl {
     levels.forEach((level, at) => level.limit(Math.round(seats[at] ?? level.bounds.nominal)));
   }
 
-  #digest(schemas: readonly FlowSchema[], levels: readonly PriorityLevelObject[]): FlowClassifier<PriorityLevel> {
+  /** Creates, configures and deletes the levels. Returns the classifier for the schemas. */
+  #compile(schemas: readonly FlowSchema[], levels: readonly PriorityLevelObject[]): FlowClassifier<PriorityLevel> {
     const stored = new Map(levels.map((level) => [level.metadata.name ?? '', level]));
     const specs = new Map(levels.map(({ metadata, spec }) => [metadata.name ?? '', spec ?? {}]));
     for (const [name, spec] of Object.entries(MANDATORY_LEVELS)) if (!specs.has(name)) specs.set(name, spec);

@@ -21,7 +21,7 @@ const GAUGES: readonly (readonly [string, string, (level: PriorityLevel) => numb
   ['target_seats', 'Seats that the last adjustment aimed at.', ({ target }) => target],
 ];
 
-/** Returns the function that records a sample. */
+/** Registers the metrics. Returns the function that records a sample. */
 export function installLevelMetrics(registry: MetricsRegistry, control: FlowControl): () => void {
   const gauges = GAUGES.map(([name, help, value]) => ({
     family: registry.gauge({ name: `apiserver_flowcontrol_${name}`, help, labels: ['priority_level'] }),

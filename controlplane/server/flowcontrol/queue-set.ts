@@ -101,7 +101,8 @@ export class QueueSet {
   readonly #queues = new Map<number, Queue>();
   #virtual = 0;
   #lastMs: number;
-  #robin = 0;
+  /** The index of the queue that was served last. */
+  #lastServed = 0;
   /** The virtual time at which the last dispatched request was due. */
   lastDispatch = 0;
   /** The requests that have seats. */
@@ -265,6 +266,7 @@ export class QueueSet {
     return queue;
   }
 
+  /** Deletes a queue without requests. Otherwise adjusts the time at which its next request may start. */
   #settle(queue: Queue): void {
     if (queue.waiting.size === 0 && queue.executing === 0) {
       this.#queues.delete(queue.index);
@@ -338,14 +340,14 @@ export class QueueSet {
       earliest = finish;
       best = queue;
     }
-    if (best !== undefined) this.#robin = best.index;
+    if (best !== undefined) this.#lastServed = best.index;
     return best;
   }
 
   /** Whether it is the turn of queue `a` before that of `b`: the indexes after that of the last turn come first. */
   #isBefore({ index: a }: Queue, { index: b }: Queue): boolean {
-    const isNext = a > this.#robin;
-    return isNext === b > this.#robin ? a < b : isNext;
+    const isNext = a > this.#lastServed;
+    return isNext === b > this.#lastServed ? a < b : isNext;
   }
 
   #observe(): void {
