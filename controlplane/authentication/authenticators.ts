@@ -155,9 +155,9 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     list.push(requestHeaderAuthenticator({ ...options.requestHeader, verifier }));
   }
   if (options.clientCa !== undefined) {
-    const onBelieved = (untilMs: number): void => metrics?.certificate((untilMs - clock.now()) / 1000);
+    const onAccepted = (untilMs: number): void => metrics?.certificate((untilMs - clock.now()) / 1000);
     const verifier = new PeerVerifier(options.clientCa, clock);
-    list.push(clientCertificateAuthenticator({ verifier, refusedNames: OWN_IDENTITIES, onBelieved }));
+    list.push(clientCertificateAuthenticator({ verifier, refusedNames: OWN_IDENTITIES, onAccepted }));
   }
   const issuers = new Issuers(options.oidc, { client, clock, logger, onUnreadableKey: metrics?.unreadableKey });
   const tokens = unionTokens(await tokenAuthenticators(options, issuers, client));

@@ -47,9 +47,10 @@ export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: C
       ...(typeof id === 'string' && id !== '' ? { uid: id } : {}),
       ...(Object.keys(extras).length === 0 ? {} : { extra: extras }),
     };
-    const shown = { username: user.name, uid: user.uid ?? '', groups: user.groups, extra: user.extra ?? {} };
+    const userVariable = { username: user.name, uid: user.uid ?? '', groups: user.groups, extra: user.extra ?? {} };
     for (const { program, message } of userChecks) {
-      if (program.run(() => shown) !== true) throw new Error(`user validation failed: ${message ?? program.source}`);
+      if (program.run(() => userVariable) !== true)
+        throw new Error(`user validation failed: ${message ?? program.source}`);
     }
     return user;
   };

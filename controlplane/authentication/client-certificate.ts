@@ -2,7 +2,7 @@
  * Authenticates clients by their certificates: the subject's common name is the user, and its organizations are the groups.
  *
  * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate. A
- * result is cached by the certificate's fingerprint for as long as the bundle stays the same.
+ * result is cached by a hash of the presented certificates until the bundle changes or the chain expires.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -13,7 +13,7 @@ import type { CaBundle } from './ca-bundle.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 import { CREDENTIAL_ID_EXTRA } from '../../api/meta/system-users.ts';
 
-/** The certificates between that of a client and the CA that are tried. */
+/** The maximum number of certificates between that of a client and the CA. */
 const MAX_INTERMEDIATES = 8;
 /** The number of client certificates whose verification is remembered. */
 const MAX_REMEMBERED = 2048;
@@ -30,8 +30,8 @@ interface Remembered extends VerifiedPeer {
   readonly result: ChainResult;
 }
 
-/** The certificates that a client showed, and their hash. */
-interface Shown {
+/** The certificates that a client presented, and their hash. */
+interface Presented {
   readonly raws: readonly Buffer[];
   readonly key: string;
 }
@@ -42,7 +42,7 @@ export class PeerVerifier {
   readonly #clock: Clock;
   readonly #remembered = new Map<string, Remembered>();
   /** All requests of a connection have the same certificate. */
-  readonly #shown = new WeakMap<X509Certificate, Shown>();
+  readonly #presented = new WeakMap<X509Certificate, Presented>();
   #roots: readonly Certificate[] | undefined;
 
   constructor(bundle: CaBundle, clock: Clock) {
@@ -59,9 +59,9 @@ export class PeerVerifier {
       this.#roots = roots;
       this.#remembered.clear();
     }
-    let shown = this.#shown.get(peer);
-    if (shown === undefined) this.#shown.set(peer, (shown = shownBy(peer)));
-    const { raws, key } = shown;
+    let presented = this.#presented.get(peer);
+    if (presented === undefined) this.#presented.set(peer, (presented = presentedBy(peer)));
+    const { raws, key } = presented;
     const nowMs = this.#clock.now();
     let known = this.#remembered.get(key);
     if (known === undefined || nowMs >= known.untilMs) {
@@ -90,7 +90,7 @@ export class PeerVerifier {
   }
 }
 
-function shownBy(peer: X509Certificate): Shown {
+function presentedBy(peer: X509Certificate): Presented {
   const raws = [peer.raw, ...intermediatesOf(peer)];
   const hash = createHash('sha256');
   for (const raw of raws) hash.update(raw);
@@ -116,7 +116,7 @@ interface ClientCertificateOptions {
    */
   readonly refusedNames?: ReadonlySet<string>;
   /** Receives the time, in milliseconds since 1970, at which the first certificate of an accepted chain expires. */
-  readonly onBelieved?: (untilMs: number) => void;
+  readonly onAccepted?: (untilMs: number) => void;
 }
 
 /**
@@ -124,7 +124,7 @@ interface ClientCertificateOptions {
  * name. It throws an `AuthenticationError` for an invalid certificate and for refused names.
  */
 export function clientCertificateAuthenticator(options: ClientCertificateOptions): Authenticator {
-  const { verifier, refusedNames, onBelieved } = options;
+  const { verifier, refusedNames, onAccepted } = options;
   return {
     authenticate(credentials): Authenticated | undefined {
       const peer = verifier.verify(credentials);
@@ -133,7 +133,7 @@ export function clientCertificateAuthenticator(options: ClientCertificateOptions
       if (commonName === '') return undefined;
       if (refusedNames?.has(commonName) === true)
         throw new AuthenticationError([`the certificate of ${commonName} is not accepted from clients of the API`]);
-      onBelieved?.(peer.untilMs);
+      onAccepted?.(peer.untilMs);
       return {
         user: {
           name: commonName,

@@ -22,8 +22,8 @@ interface FollowOptions {
   /** The content that is already applied. */
   readonly text: string;
   /**
-   * Returns what applies the text. Throws if the text is invalid. What applies it may fail without having changed anything, and
-   * is called again after a minute, because a server may not have answered. `close` aborts the signal.
+   * Returns the function that applies the text. Throws if the text is invalid. The function may reject if it has changed
+   * nothing, for example because a server has not answered. It is then called again after a minute. `close` aborts the signal.
    */
   readonly parse: (text: string) => (signal: AbortSignal) => Promise<void> | void;
   readonly clock: Clock;

@@ -5,8 +5,8 @@ import { readFileSync, statSync } from 'node:fs';
 const MAX_BYTES = 16 << 20;
 
 /**
- * Reads a regular file. Throws for anything but a regular file, and for a larger one. To open a FIFO that has taken the place
- * of the file would stop the program until something writes to it.
+ * Reads a regular file. Throws for anything but a regular file, and for one above 16 MiB. To open a FIFO that has taken the
+ * place of the file would stop the program until something writes to it.
  */
 export function readPlainFile(path: string): string {
   const found = statSync(path);

@@ -13,7 +13,7 @@ import type { Authenticated, Authenticator, Credentials } from './authentication
  */
 export interface RequestHeaderOptions {
   readonly verifier: PeerVerifier;
-  /** Common names; empty: any. */
+  /** The accepted common names. An empty list accepts every name. */
   readonly allowedNames: readonly string[];
   readonly usernameHeaders: readonly string[];
   readonly uidHeaders: readonly string[];

@@ -78,8 +78,8 @@ class TokenError extends Error {
 }
 
 /**
- * Authenticates tokens of service accounts. It leaves tokens of other issuers to other authenticators, and throws for an
- * invalid one of this cluster.
+ * Authenticates tokens of service accounts. Resolves to `undefined` for tokens of other issuers, and rejects for invalid tokens
+ * of this cluster.
  */
 export function serviceAccountTokenAuthenticator(options: ServiceAccountTokenOptions): TokenAuthenticator {
   return {

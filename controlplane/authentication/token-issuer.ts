@@ -32,7 +32,7 @@ interface TokenRequestClaims {
   readonly node?: ObjectIdentity;
   readonly audiences: readonly string[];
   readonly expirationSeconds: number;
-  /** The time at which the client should request a new token; the token itself lives longer. */
+  /** How many seconds after its issue the client should request a new token. The token itself lives longer. */
   readonly warnAfterSeconds?: number;
 }
 
@@ -41,7 +41,7 @@ interface TokenIssuerOptions {
   /** Further keys that are published beside the signing key. */
   readonly verificationKeys: readonly VerificationKey[];
   readonly issuer: string;
-  /** `--service-account-jwks-uri`; a URL of this server if it is absent. */
+  /** `--service-account-jwks-uri`, or a URL of this server without the flag. */
   readonly jwksUri: string;
   readonly clock: Clock;
 }
@@ -67,7 +67,7 @@ export class TokenIssuer {
   issue(claims: TokenRequestClaims): { readonly token: string; readonly id: string; readonly issuedAtSeconds: number } {
     const id = randomUUID();
     const now = Math.floor(this.#options.clock.now() / 1000);
-    const of = (identity: ObjectIdentity | undefined) =>
+    const claimOf = (identity: ObjectIdentity | undefined) =>
       identity === undefined
         ? undefined
         : { name: identity.name, ...(identity.uid === '' ? {} : { uid: identity.uid }) };
@@ -79,10 +79,10 @@ export class TokenIssuer {
       jti: id,
       'kubernetes.io': {
         namespace: claims.namespace,
-        node: of(claims.node),
-        pod: of(claims.pod),
-        secret: of(claims.secret),
-        serviceaccount: of(claims.account),
+        node: claimOf(claims.node),
+        pod: claimOf(claims.pod),
+        secret: claimOf(claims.secret),
+        serviceaccount: claimOf(claims.account),
         warnafter: claims.warnAfterSeconds === undefined ? undefined : now + claims.warnAfterSeconds,
       },
       nbf: now,

@@ -35,15 +35,15 @@ const NO_MESSAGES: readonly string[] = [];
  */
 function firstKnown<T>(
   list: readonly T[],
-  ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
+  authenticate: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
 ): Authenticated | undefined | Promise<Authenticated | undefined> {
   let messages: readonly string[] = NO_MESSAGES;
-  let asked = 0;
+  let tried = 0;
   for (const one of list) {
-    asked += 1;
+    tried += 1;
     try {
-      const answer = ask(one);
-      if (answer instanceof Promise) return restKnown(answer, list.slice(asked), ask, [...messages]);
+      const answer = authenticate(one);
+      if (answer instanceof Promise) return restKnown(answer, list.slice(tried), authenticate, [...messages]);
       if (answer !== undefined) return answer;
     } catch (error) {
       messages = [...messages, ...messagesOf(error)];
@@ -56,10 +56,10 @@ function firstKnown<T>(
 async function restKnown<T>(
   first: Promise<Authenticated | undefined>,
   rest: readonly T[],
-  ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
+  authenticate: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
   messages: string[],
 ): Promise<Authenticated | undefined> {
-  const later = rest.map((one) => () => ask(one));
+  const later = rest.map((one) => () => authenticate(one));
   for (const next of [() => first, ...later]) {
     try {
       const answer = await next();

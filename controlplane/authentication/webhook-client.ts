@@ -75,7 +75,7 @@ const MAX_AGENTS = 64;
 
 /**
  * Closes the idle connections of an agent, and each other one after its call. Destroying the agent would end the calls of other
- * requests, and a webhook with the failure policy Ignore would not be heard.
+ * requests, and a webhook with the failure policy Ignore would be skipped.
  */
 function retire(agent: HttpAgent | HttpsAgent): void {
   agent.maxFreeSockets = 0;

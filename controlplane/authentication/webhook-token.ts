@@ -102,8 +102,8 @@ function resultOf(
   if (typeof username !== 'string' || username === '') return undefined;
   const answered = strings(status['audiences']);
   // A service that returns no audiences authenticates for the audiences of the API server only.
-  const vouched = answered.length === 0 ? apiAudiences : answered;
-  const audiences = wanted.filter((audience) => vouched.includes(audience));
+  const accepted = answered.length === 0 ? apiAudiences : answered;
+  const audiences = wanted.filter((audience) => accepted.includes(audience));
   if (wanted.length > 0 && audiences.length === 0) return undefined;
   const given = isJsonObject(user['extra']) ? Object.entries(user['extra']) : [];
   const extra = Object.fromEntries(given.map(([key, values]) => [key, strings(values)]));

@@ -23,8 +23,8 @@ export interface AuthorizationAttributes {
   readonly namespace: string;
   readonly name: string;
   /**
-   * The path of the request. Empty for resources if the attributes come from elsewhere: from an access review, an admission
-   * plugin or a client in this process.
+   * The path of the request. Empty for resources if the attributes are those of an access review, an admission plugin or a
+   * client in this process.
    */
   readonly path: string;
   readonly fieldSelector?: readonly SelectorRequirement[];

@@ -70,8 +70,8 @@ export interface Authorizers {
   /** Escalation checks use it even if requests are authorized by other modes. */
   readonly rbac: RbacAuthorizer;
   /**
-   * Returns what replaces the authorizers by those of a new `--authorization-config` text; if that fails, the old ones stay.
-   * Throws if the text is invalid.
+   * Returns the function that replaces the authorizers by those of a new `--authorization-config` text. If it rejects, the old
+   * ones stay. Throws if the text is invalid.
    */
   replacement(text: string): () => Promise<void>;
   close(): void;
@@ -89,7 +89,7 @@ export async function buildAuthorizers(options: AuthorizersOptions): Promise<Aut
     measured: options.requests && { observer: options.requests, clock },
   });
   const rbac = new RbacAuthorizer(listers);
-  const kept = new Map<string, ResolvingAuthorizer>([
+  const byType = new Map<string, ResolvingAuthorizer>([
     ['RBAC', rbac],
     ['AlwaysAllow', alwaysAllow],
     ['AlwaysDeny', alwaysDeny],
@@ -101,19 +101,19 @@ export async function buildAuthorizers(options: AuthorizersOptions): Promise<Aut
       ? options.modes.map((type): AuthorizerEntry => ({ type, name: type.toLowerCase() }))
       : load(options.configText ?? '');
   for (const { type } of first) {
-    if (type === 'Node') kept.set(type, new NodeAuthorizer(listers));
-    if (type === 'ABAC') kept.set(type, await abacFrom(options.policyFile));
+    if (type === 'Node') byType.set(type, new NodeAuthorizer(listers));
+    if (type === 'ABAC') byType.set(type, await abacFrom(options.policyFile));
   }
-  if (!first.some(({ type }) => type === 'RBAC')) kept.delete('RBAC');
+  if (!first.some(({ type }) => type === 'RBAC')) byType.delete('RBAC');
   const listOf = async (
     entries: readonly AuthorizerEntry[],
   ): Promise<{ authorizer: Authorizer; rules: RuleResolver }> => {
     const authorizers: Authorizer[] = [privilegedGroups([MASTERS_GROUP])];
     const resolvers: RuleResolver[] = [];
     for (const entry of entries) {
-      const made = kept.get(entry.type) ?? (await makeWebhook(entry, options, client));
-      authorizers.push(metrics?.counted(made, entry) ?? made);
-      resolvers.push(made);
+      const member = byType.get(entry.type) ?? (await createWebhook(entry, options, client));
+      authorizers.push(metrics?.counted(member, entry) ?? member);
+      resolvers.push(member);
     }
     return { authorizer: unionAuthorizer(authorizers), rules: unionRules(resolvers) };
   };
@@ -141,7 +141,7 @@ async function abacFrom(path: string | undefined): Promise<ResolvingAuthorizer> 
 const AT_START: ReadonlySet<string> = new Set(['Node', 'RBAC', 'ABAC']);
 
 /** Creates the authorizer of a webhook. Rejects for another type, without settings, and if the kubeconfig file is invalid. */
-async function makeWebhook(
+async function createWebhook(
   entry: AuthorizerEntry,
   options: AuthorizersOptions,
   client: WebhookClient,
