@@ -37,7 +37,7 @@ export function csiNode(node: string, attributes: AuthorizationAttributes): Deci
   return ALLOW;
 }
 
-/** Decides about Nodes. The NodeRestriction admission plugin checks which one is written. */
+/** Decides about Nodes. The NodeRestriction admission plugin checks which Node is written. */
 export function nodeObject(node: string, attributes: AuthorizationAttributes): Decision {
   const { verb, subresource, name } = attributes;
   if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : noOpinion('');

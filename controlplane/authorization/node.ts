@@ -168,7 +168,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
     if (node === undefined) return noOpinion('');
     if (node === '') return noOpinion(`unknown node for user ${quote(attributes.user.name)}`);
     if (attributes.isResourceRequest) {
-      const decision = this.#subdivided(node, attributes);
+      const decision = this.#decideByResource(node, attributes);
       if (decision !== undefined) return decision;
     }
     const query = ruleQuery(attributes);
@@ -179,7 +179,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
    * Decides requests for objects that only some nodes may access. Returns `undefined` if the decision does not depend on the
    * object.
    */
-  #subdivided(node: string, attributes: AuthorizationAttributes): Decision | undefined {
+  #decideByResource(node: string, attributes: AuthorizationAttributes): Decision | undefined {
     switch (groupResourceName(attributes)) {
       case 'secrets':
       case 'configmaps':

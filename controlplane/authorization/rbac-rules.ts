@@ -73,15 +73,15 @@ function urlMatches(pattern: string, path: string): boolean {
 }
 
 /**
- * The combinations of group, resource, verb and name that one comparison takes apart. A rule of three lists has the product
- * of their lengths: 3 KB of text are millions of combinations.
+ * The maximum number of combinations of group, resource, verb and name that one comparison compares one by one. A rule of three
+ * lists has the product of their lengths: 3 KB of text are millions of combinations.
  */
 const MAX_COMBINATIONS = 20_000;
 
-/** The steps of one comparison. A client may hold as many rules as fit into the roles of its namespace. */
+/** The maximum number of steps of one comparison. A client may hold as many rules as fit into the roles of its namespace. */
 const MAX_STEPS = 20_000_000;
 
-/** The rules have more combinations than are compared one by one, or the client holds too many rules for that. */
+/** Thrown if the rules have more combinations than are compared one by one, or the client holds too many rules for that. */
 export class TooManyCombinations extends Error {
   override readonly name = 'TooManyCombinations';
 }

@@ -100,7 +100,7 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
   }
 
   /**
-   * Visits the grants of the user, cluster-wide grants first. Stops when `visit` returns true. After the first `few` grants,
+   * Visits the grants of the user, cluster-wide grants first. Stops when `visitor` returns true. After the first `few` grants,
    * each role is visited once: thousands of bindings may name the same large role.
    */
   #visit(user: UserInfo, namespace: string, visitor: (grant: Grant) => boolean, few = FEW_GRANTS): void {

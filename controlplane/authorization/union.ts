@@ -40,7 +40,7 @@ export function privilegedGroups(groups: readonly string[]): Authorizer {
  * opinion, the decision is `no-opinion` with all reasons and errors, and the caller denies the request.
  */
 export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer {
-  const ask = (
+  const authorizeFrom = (
     attributes: AuthorizationAttributes,
     from: number,
     before: readonly Decision[],
@@ -50,7 +50,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
       const answer = authorizers[i]?.authorize(attributes) ?? NO_OPINION;
       if (answer instanceof Promise) {
         return answer.then((decision) =>
-          decision.decision === 'no-opinion' ? ask(attributes, i + 1, [...answers, decision]) : decision,
+          decision.decision === 'no-opinion' ? authorizeFrom(attributes, i + 1, [...answers, decision]) : decision,
         );
       }
       if (answer.decision !== 'no-opinion') return answer;
@@ -66,7 +66,7 @@ export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer 
         : { evaluationError: errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]` }),
     };
   };
-  return { authorize: (attributes) => ask(attributes, 0, NO_ANSWERS) };
+  return { authorize: (attributes) => authorizeFrom(attributes, 0, NO_ANSWERS) };
 }
 
 /** Merges the rules of all resolvers. The result is incomplete if a resolver cannot enumerate its rules. */
