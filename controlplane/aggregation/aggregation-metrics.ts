@@ -1,7 +1,7 @@
 /** Registers the availability of APIServices as metrics, with kube-apiserver's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 
-/** Receives whether each APIService is available, by its name. One that this server serves always is. */
+/** Receives whether each APIService is available, by its name. An APIService of this server itself is always available. */
 export interface AggregationMetrics {
   /**
    * Records the availability of an APIService. `reason` is the reason of its condition, and `undefined` for an available one.
@@ -22,18 +22,18 @@ export function aggregationMetrics(registry: MetricsRegistry): AggregationMetric
     help: 'How often an API service became unavailable.',
     labels: ['name', 'reason'],
   });
-  const down = new Set<string>();
+  const unavailable = new Set<string>();
   return {
     observed(name, reason) {
       states.with(name).set(reason === undefined ? 0 : 1);
-      if (reason === undefined) down.delete(name);
-      else if (!down.has(name)) {
-        down.add(name);
+      if (reason === undefined) unavailable.delete(name);
+      else if (!unavailable.has(name)) {
+        unavailable.add(name);
         failures.with(name, reason).inc();
       }
     },
     removed(name) {
-      down.delete(name);
+      unavailable.delete(name);
       states.delete(name);
     },
   };

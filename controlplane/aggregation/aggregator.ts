@@ -98,7 +98,8 @@ export interface AggregatedVersion {
   readonly versionPriority: number;
 }
 
-interface Known {
+/** What the last check of an APIService found. */
+interface CheckResult {
   readonly rows: readonly ResourceInfo[];
   readonly stale: boolean;
   readonly openApi: BackendOpenApi | undefined;
@@ -114,17 +115,17 @@ const MEGABYTE = 1024 * 1024;
 const MAX_DISCOVERY_BYTES = MEGABYTE;
 /** The maximum size of a response, which is parsed in one turn of the event loop. */
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
-const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
+const NOT_CHECKED: CheckResult = { rows: [], stale: true, openApi: undefined };
 
 /** Lookups are synchronous and show the results of the last checks. Only `get` calls the other server. */
 export class Aggregator {
   readonly #options: AggregatorOptions;
   readonly #remote = new Map<string, ApiService>();
-  readonly #known = new Map<string, Known>();
+  readonly #lastChecks = new Map<string, CheckResult>();
   readonly #listeners: (() => void)[] = [];
   readonly #checking = new Set<string>();
   /** The APIServices that are checked again after their running check. */
-  readonly #waiting = new Set<string>();
+  readonly #checkAgain = new Set<string>();
 
   constructor(options: AggregatorOptions) {
     this.#options = options;
@@ -137,7 +138,7 @@ export class Aggregator {
       const { namespace = '', labels } = (current ?? previous)?.metadata ?? {};
       this.#checkBehind(namespace, labels?.[SERVICE_NAME_LABEL] ?? '');
     });
-    this.#again();
+    this.#checkPeriodically();
   }
 
   /** Returns the APIService of a group and version, or `undefined` if no other server serves it. */
@@ -153,7 +154,7 @@ export class Aggregator {
   /** Returns the group versions of other servers, with the resources that discovery found last. */
   versions(): readonly AggregatedVersion[] {
     return [...this.#remote].map(([name, { spec = {} }]) => {
-      const { rows, stale } = this.#known.get(name) ?? UNKNOWN;
+      const { rows, stale } = this.#lastChecks.get(name) ?? NOT_CHECKED;
       const { group = '', version = '', groupPriorityMinimum = 0, versionPriority = 0 } = spec;
       return { group, version, rows, stale, groupPriority: groupPriorityMinimum, versionPriority };
     });
@@ -161,7 +162,7 @@ export class Aggregator {
 
   /** Returns the OpenAPI documents of the aggregated servers. */
   openApi(): readonly BackendOpenApi[] {
-    return [...this.#known.values()].flatMap(({ openApi }) => (openApi === undefined ? [] : [openApi]));
+    return [...this.#lastChecks.values()].flatMap(({ openApi }) => (openApi === undefined ? [] : [openApi]));
   }
 
   onChange(listener: () => void): void {
@@ -203,22 +204,22 @@ export class Aggregator {
     if (service === undefined) this.#options.metrics.removed(name);
     if (service?.spec?.service === undefined || service.spec.group === OWN_GROUP) {
       if (service !== undefined) this.#options.metrics.observed(name, undefined);
-      this.#known.delete(name);
-      if (this.#remote.delete(name)) this.#announce();
+      this.#lastChecks.delete(name);
+      if (this.#remote.delete(name)) this.#notifyListeners();
       return;
     }
     const before = this.#remote.get(name);
     this.#remote.set(name, service);
-    if (!jsonEqual(before?.spec, service.spec)) this.#announce();
+    if (!jsonEqual(before?.spec, service.spec)) this.#notifyListeners();
     this.#check(name);
   }
 
-  #again(): void {
+  #checkPeriodically(): void {
     const { clock, signal } = this.#options;
     clock.after(CHECK_MS, () => {
       if (signal.aborted) return;
       for (const name of this.#remote.keys()) this.#check(name);
-      this.#again();
+      this.#checkPeriodically();
     });
   }
 
@@ -231,11 +232,11 @@ export class Aggregator {
 
   #check(name: string): void {
     if (this.#checking.has(name)) {
-      this.#waiting.add(name);
+      this.#checkAgain.add(name);
       return;
     }
     this.#checking.add(name);
-    this.#checked(name)
+    this.#checkOnce(name)
       .catch((error: unknown) => {
         if (this.#options.signal.aborted || isConflict(error) || isNotFound(error)) return;
         this.#options.logger.warn(
@@ -245,11 +246,11 @@ export class Aggregator {
       })
       .finally(() => {
         this.#checking.delete(name);
-        if (this.#waiting.delete(name) && !this.#options.signal.aborted) this.#check(name);
+        if (this.#checkAgain.delete(name) && !this.#options.signal.aborted) this.#check(name);
       });
   }
 
-  async #checked(name: string): Promise<void> {
+  async #checkOnce(name: string): Promise<void> {
     const service = this.#remote.get(name);
     if (service === undefined) return;
     let state = { status: 'True', reason: 'Passed', message: 'all checks passed' };
@@ -259,12 +260,12 @@ export class Aggregator {
       const reason = error instanceof BackendError ? error.reason : 'FailedDiscoveryCheck';
       state = { status: 'False', reason, message: errorMessage(error) };
     }
-    const before = this.#known.get(name) ?? UNKNOWN;
-    const known = state.status === 'True' ? await this.#discover(service, before) : { ...before, stale: true };
+    const before = this.#lastChecks.get(name) ?? NOT_CHECKED;
+    const result = state.status === 'True' ? await this.#discover(service, before) : { ...before, stale: true };
     if (this.#options.signal.aborted || this.#remote.get(name)?.metadata.uid !== service.metadata.uid) return;
-    this.#known.set(name, known);
+    this.#lastChecks.set(name, result);
     this.#options.metrics.observed(name, state.status === 'True' ? undefined : state.reason);
-    if (!jsonEqual(before, known)) this.#announce();
+    if (!jsonEqual(before, result)) this.#notifyListeners();
     await this.#write(name, state);
   }
 
@@ -284,7 +285,7 @@ export class Aggregator {
   }
 
   /** Reads what the server serves. Returns the previous result if discovery fails. */
-  async #discover(service: ApiService, before: Known): Promise<Known> {
+  async #discover(service: ApiService, before: CheckResult): Promise<CheckResult> {
     const { group = '', version = '' } = service.spec ?? {};
     const fetchPath = (path: string): Promise<unknown> => {
       const maxBytes = path === '/openapi/v2' ? MAX_ANSWER_BYTES : MAX_DISCOVERY_BYTES;
@@ -328,7 +329,7 @@ export class Aggregator {
     await this.#options.client.update(apiServices, next, { subresource: 'status' });
   }
 
-  #announce(): void {
+  #notifyListeners(): void {
     for (const listener of this.#listeners) listener();
   }
 }

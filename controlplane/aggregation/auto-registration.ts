@@ -102,6 +102,9 @@ async function sync(name: string, { definitions, services, client }: AutoRegistr
     return;
   }
   const { groupPriorityMinimum, versionPriority, service } = current.spec ?? {};
-  const isRight = groupPriorityMinimum === 1000 && versionPriority === 100 && service === undefined;
-  if (!isRight) await client.update(apiServices, { ...current, spec: { group, version, ...PRIORITIES } });
+  const isUnchanged =
+    groupPriorityMinimum === PRIORITIES.groupPriorityMinimum &&
+    versionPriority === PRIORITIES.versionPriority &&
+    service === undefined;
+  if (!isUnchanged) await client.update(apiServices, { ...current, spec: { group, version, ...PRIORITIES } });
 }

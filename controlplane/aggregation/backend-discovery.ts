@@ -29,9 +29,9 @@ export function rowsOf(group: string, version: string, list: unknown): ResourceI
     const name = wordOf(one, 'name');
     const slash = name.indexOf('/');
     if (slash > 0) {
-      const of = name.slice(0, slash);
-      const own = subresources.get(of) ?? [];
-      subresources.set(of, own);
+      const parent = name.slice(0, slash);
+      const own = subresources.get(parent) ?? [];
+      subresources.set(parent, own);
       own.push({
         name: name.slice(slash + 1),
         group: wordOf(one, 'group', group),

@@ -213,8 +213,8 @@ class RequestRecord implements RequestAudit {
   }
 
   /**
-   * Reports the event `ResponseComplete` once, when the request is handled and its connection is done. A client that
-   * disconnects before its request is handled must not hide what the request does.
+   * Reports the event `ResponseComplete` once, when the request is handled and its response is complete or its client is
+   * disconnected. A client that disconnects before its request is handled must not hide what the request does.
    */
   #complete(): void {
     if (!this.#isHandled || !this.#isClosed || this.#isComplete) return;
@@ -298,7 +298,7 @@ class WriteRecord {
     if (omitStages.has(stage)) return true;
     const { info, user, userAgent, body } = this.#write;
     const isFailure = code >= 400;
-    const shown = (object: unknown): unknown => (omitManagedFields ? withoutManagedFields(object) : object);
+    const recordedForm = (object: unknown): unknown => (omitManagedFields ? withoutManagedFields(object) : object);
     const event = auditEvent({
       ...{ level, stage, info, user, userAgent, code },
       auditId: this.#auditId,
@@ -310,8 +310,8 @@ class WriteRecord {
       annotations: undefined,
       given: {},
       status: isFailure ? (answer as Readonly<Record<string, unknown>>) : undefined,
-      requestObject: stage === 'RequestReceived' || level === 'Metadata' ? undefined : shown(body),
-      responseObject: level === 'RequestResponse' && answer !== undefined ? shown(answer) : undefined,
+      requestObject: stage === 'RequestReceived' || level === 'Metadata' ? undefined : recordedForm(body),
+      responseObject: level === 'RequestResponse' && answer !== undefined ? recordedForm(answer) : undefined,
     });
     this.#events.with().inc();
     const kept = await Promise.all(this.#backends.map((backend) => backend.process(event)));

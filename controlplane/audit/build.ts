@@ -49,8 +49,8 @@ export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> 
   checkSizes('log', flags.auditLogTruncateMaxEventSize, flags.auditLogTruncateMaxBatchSize);
   checkSizes('webhook', flags.auditWebhookTruncateMaxEventSize, flags.auditWebhookTruncateMaxBatchSize);
   const backends: AuditBackend[] = [];
-  if (flags.auditLogPath !== '') backends.push(fileBackend(parts));
-  if (flags.auditWebhookConfigFile !== '') backends.push(await callBackend(parts));
+  if (flags.auditLogPath !== '') backends.push(logBackend(parts));
+  if (flags.auditWebhookConfigFile !== '') backends.push(await webhookBackend(parts));
   if (backends.length === 0) return undefined;
   return createAudit({ policy, backends, clock, metrics });
 }
@@ -61,7 +61,7 @@ function checkSizes(plugin: string, maxEventBytes: number, maxBatchBytes: number
   if (maxBatchBytes < maxEventBytes) throw new StartError(`${name}-batch-size must not be below ${name}-event-size`);
 }
 
-function fileBackend(parts: AuditParts): AuditBackend {
+function logBackend(parts: AuditParts): AuditBackend {
   const { flags, clock, logger, metrics } = parts;
   const onDropped = droppedCounter(metrics, 'log');
   const file = logSink({
@@ -92,7 +92,7 @@ function fileBackend(parts: AuditParts): AuditBackend {
   });
 }
 
-async function callBackend({ flags, clock, logger, metrics }: AuditParts): Promise<AuditBackend> {
+async function webhookBackend({ flags, clock, logger, metrics }: AuditParts): Promise<AuditBackend> {
   const onDropped = droppedCounter(metrics, 'webhook');
   const webhook = new WebhookSink({
     endpoint: await webhookFromFile(flags.auditWebhookConfigFile, clock),

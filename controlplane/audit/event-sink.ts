@@ -1,7 +1,7 @@
 /** Defines the destination of audit events: a file or a webhook. The blocking and batching backends write to it. */
 import type { AuditEvent } from './event.ts';
 
-/** Writes events somewhere else than in this process. */
+/** A destination of audit events. */
 export interface EventSink {
   /** Writes events in the order of the calls. Rejects if the events are lost. */
   write(events: readonly AuditEvent[]): Promise<void>;

@@ -1,4 +1,4 @@
-/** Estimates how much memory an audit event takes while it waits, and shortens events where there is little. Pure. */
+/** Estimates how much memory an audit event takes while it waits, and shortens events when memory is short. Pure. */
 import type { AuditEvent } from './event.ts';
 
 /** The memory in bytes of an object or array in V8 without pointer compression: its header and the header of its elements. */
@@ -8,6 +8,7 @@ const SLOT_BYTES = 16;
 const LONGEST_TEXT = 4096;
 /** The number of source addresses of a request that are kept: the last ones, which proxies nearby have added. */
 const MAX_ADDRESSES = 16;
+const MAX_ADDRESS_CHARS = 100;
 
 /**
  * Estimates the bytes of memory of a decoded value, in time that grows with its values. It ends beyond `enough`, as a list may
@@ -47,4 +48,4 @@ export function withoutObjects(event: AuditEvent): AuditEvent {
 
 /** Shortens a list of addresses to its last ones, because the address of the connection is the last one. */
 const shortAddresses = (addresses: readonly string[]): readonly string[] =>
-  addresses.slice(-MAX_ADDRESSES).map((address) => address.slice(0, 100));
+  addresses.slice(-MAX_ADDRESSES).map((address) => address.slice(0, MAX_ADDRESS_CHARS));

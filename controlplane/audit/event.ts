@@ -16,7 +16,7 @@ interface EventInput {
   readonly receivedMs: number;
   readonly stageMs: number;
   readonly annotations: ReadonlyMap<string, string> | undefined;
-  /** The object's fields from the body of a create request. */
+  /** The fields of the object in the body of the request. */
   readonly given: { readonly name?: string; readonly uid?: string; readonly resourceVersion?: string };
   /** 0 before there is a response. */
   readonly code: number;

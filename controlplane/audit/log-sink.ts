@@ -17,9 +17,11 @@ import type { EventSink } from './event-sink.ts';
 interface LogSinkOptions {
   /** `-` means standard output. */
   readonly path: string;
+  /** The size beyond which the file is rotated. 0 means no limit. */
   readonly maxSizeBytes: number;
-  /** 0 means no limit. */
+  /** The number of backups that are kept. 0 means no limit. */
   readonly maxBackups: number;
+  /** The age beyond which backups are removed. 0 means no limit. */
   readonly maxAgeMs: number;
   readonly compress: boolean;
   readonly format: (event: AuditEvent) => string;

@@ -46,7 +46,7 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
     const body = stringifyJson(reviewOf(attributes, options.version));
     const known = cache.get(body);
     if (known !== undefined) return known.value;
-    return ask(body, options).then((decision) => {
+    return sendReview(body, options).then((decision) => {
       const ttlMs = decision.decision === 'allow' ? options.authorizedTtlMs : options.unauthorizedTtlMs;
       if (body.length <= MAX_KEY_BYTES) cache.set(body, decision, ttlMs);
       return decision;
@@ -119,7 +119,7 @@ function requestOf(attributes: AuthorizationAttributes): Record<string, unknown>
  * Sends the review, and again after a pause while the webhook is unreachable or responds with a status from 500 on, up to four
  * times. Throws for any other status than 200 or 201, and for an invalid response.
  */
-async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Decision> {
+async function sendReview(body: string, options: WebhookAuthorizerOptions): Promise<Decision> {
   for (let attempt = 0; ; attempt++) {
     const pauseMs = BACKOFF_MS[attempt];
     try {
