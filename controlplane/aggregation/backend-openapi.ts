@@ -11,7 +11,7 @@ import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 export interface BackendOpenApi {
   /** The path of the document, such as `apis/example.com/v1`. */
   readonly path: string;
-  /** The server's URL of its OpenAPI 3 document, with the hash. Empty if the server publishes no usable one. */
+  /** The URL of the server's OpenAPI 3 document, with the hash. Empty if the server publishes no usable URL. */
   readonly url: string;
   readonly paths: JsonObject;
   readonly definitions: JsonObject;
@@ -33,7 +33,8 @@ interface Document {
 
 /**
  * Reads what a server publishes about a group and version. Returns the previous result while the hash of the document is the
- * same. Throws if the server returns no document, or one that `check` throws for or that is larger than any group and version.
+ * same. Rejects if the OpenAPI 2 document cannot be fetched, if its part about the group and version is too large, and if
+ * `check` throws for that part.
  */
 export async function fetchOpenApi(
   fetchPath: (path: string) => Promise<unknown>,
@@ -58,8 +59,8 @@ export async function fetchOpenApi(
 const LONGEST_URL = 1024;
 
 /**
- * Returns the URL of a document if it is that of the server's own one, else `''`. Clients get it in the index of this server
- * and follow it.
+ * Returns the URL if it is that of the server's own document of this path, else `''`. Clients get the URL in the index of this
+ * server and follow it.
  */
 function ownUrl(url: unknown, path: string): string {
   if (typeof url !== 'string' || url.length > LONGEST_URL) return '';
@@ -154,7 +155,7 @@ function freeName(name: string, ...taken: readonly JsonObject[]): string {
 function membersOf(document: JsonObject, name: string): JsonObject {
   const members = document[name];
   if (isJsonObject(members)) return members;
-  const made: JsonObject = {};
-  document[name] = made;
-  return made;
+  const created: JsonObject = {};
+  document[name] = created;
+  return created;
 }

@@ -232,8 +232,8 @@ function attributesOf(
   }
   const resource = spec.resourceAttributes ?? {};
   const errors: string[] = [];
-  const fields = askedFields(resource.fieldSelector ?? undefined, errors);
-  const labels = askedLabels(resource.labelSelector ?? undefined, errors);
+  const fields = fieldRequirementsOf(resource.fieldSelector ?? undefined, errors);
+  const labels = labelRequirementsOf(resource.labelSelector ?? undefined, errors);
   return {
     errors,
     attributes: {
@@ -257,7 +257,7 @@ function ignored(selector: string, { partially = false } = {}): string {
   return `spec.resourceAttributes.${selector} ${partially ? 'partially ' : ''}ignored due to parse error`;
 }
 
-function askedFields(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+function fieldRequirementsOf(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => fieldRequirements(raw), 'fieldSelector', errors);
@@ -275,7 +275,7 @@ function askedFields(selector: SelectorAttributes | undefined, errors: string[])
 /** The operators of label requirements. Requirements with another one are ignored, and the review reports that. */
 const LABEL_OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
 
-function askedLabels(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+function labelRequirementsOf(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => labelRequirements(raw), 'labelSelector', errors);

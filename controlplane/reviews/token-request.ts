@@ -109,9 +109,9 @@ function checkName({ metadata }: KubeObject, name: string): void {
  * to its former user.
  */
 function checkUid({ metadata }: KubeObject, name: string, uid: string): void {
-  const asked = metadata.uid ?? '';
-  if (asked === '' || asked === uid) return;
-  const why = `the UID in the token request (${asked}) does not match the UID of the service account (${uid})`;
+  const requested = metadata.uid ?? '';
+  if (requested === '' || requested === uid) return;
+  const why = `the UID in the token request (${requested}) does not match the UID of the service account (${uid})`;
   throw newConflict(KIND, name, why);
 }
 

@@ -27,8 +27,8 @@ export function tokenReviewer({ tokens, apiAudiences, anonymous }: TokenReviewer
     if (text === '') throw newBadRequest('token is required for TokenReview in authentication');
     if ((object.metadata.namespace ?? '') !== '')
       throw newBadRequest(`namespace is not allowed on this type: ${object.metadata.namespace}`);
-    const asked = spec.audiences ?? [];
-    const wanted = asked.length > 0 ? asked : apiAudiences;
+    const requested = spec.audiences ?? [];
+    const wanted = requested.length > 0 ? requested : apiAudiences;
     const token = reviewedToken(text);
     object['status'] =
       token !== undefined

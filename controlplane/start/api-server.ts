@@ -74,7 +74,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
   });
   const protobuf = createProtobufCodec(parts.schema, { writesZeros: true });
   const fairness = startFlowControl(parts);
-  const own = servingCertificate(flags);
+  const configured = servingCertificate(flags);
   const serverMetrics = registerServerMetrics(parts, API_VERSION);
   const server = createServer({
     catalog,
@@ -83,7 +83,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     clock,
     logger,
     tls: {
-      ...(own ?? ownCertificate(security.pki.material())),
+      ...(configured ?? pkiCertificate(security.pki.material())),
       clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
       minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
       ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
@@ -114,7 +114,8 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, audit: Aud
     maxReading: flags.maxRequestsInflight,
     maxMutating: flags.maxMutatingRequestsInflight,
   });
-  if (own === undefined) security.pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
+  if (configured === undefined)
+    security.pki.onChange((material) => server.replaceCertificate(pkiCertificate(material)));
   return server;
 }
 
@@ -167,7 +168,7 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
   return paths;
 }
 
-const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
+const pkiCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
   cert: apiserver.certificatePem,
   key: apiserver.privateKeyPem,
 });

@@ -1,6 +1,6 @@
 /**
  * Runs a member of etcd beside this control plane (`--etcd=embedded`): the first host of a cluster begins one, further hosts
- * join it. Resolves to the flags with which the storage connects.
+ * join it. The storage connects to it by the flags that `startEmbeddedEtcd` returns.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -42,6 +42,8 @@ import type { Setting } from './setting.ts';
 const QUORUM_MS = 300_000;
 const PROMOTE_MS = 300_000;
 const REPORT_EVERY_MS = 10_000;
+const READ_TIMEOUT_MS = 2000;
+const READ_AGAIN_MS = 200;
 
 /**
  * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a `StartError`
@@ -61,7 +63,7 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
   const address = known === undefined ? addressOf(flags) : new URL(known.peerUrl).hostname.replace(/^\[(.*)\]$/, '$1');
   const tls = await ensureEtcdCertificates(paths, address, clock.now());
   try {
-    const member = known ?? (await setUp(flags, paths, { address, tls }));
+    const member = known ?? (await createMember(flags, paths, { address, tls }));
     const runner = await chooseRunner({
       binary: flags.etcdBinary,
       arguments: argumentsOf(member, paths, localUrl(flags)),
@@ -135,8 +137,8 @@ interface Own {
   readonly tls: GrpcTls;
 }
 
-/** Begins a cluster, or is added to the cluster of `--etcd-join`. The record is written before etcd starts. */
-async function setUp(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls }: Own): Promise<MemberRecord> {
+/** Creates the first member of a cluster, or adds one to the cluster of `--etcd-join`. Writes its record before etcd starts. */
+async function createMember(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls }: Own): Promise<MemberRecord> {
   const name = `${hostname().toLowerCase()}-${randomBytes(4).toString('hex')}`;
   const peerUrl = urlOf(address, flags.etcdPeerPort);
   const isJoined = flags.etcdJoin.length > 0;
@@ -168,7 +170,7 @@ function argumentsOf(member: MemberRecord, paths: EtcdPaths, local: string): rea
   ];
 }
 
-/** Waits until the member has a vote. A member without one refuses most requests, so the other members are called. */
+/** Gives the member a vote. A member without a vote refuses most requests, so the other members are called. */
 async function becomeVoter(
   { flags, clock, logger }: Setting,
   { member, tls }: { readonly member: MemberRecord; readonly tls: GrpcTls },
@@ -197,7 +199,9 @@ async function waitForQuorum({ clock, logger }: Setting, { servers, tls, runner 
   try {
     for (;;) {
       try {
-        await etcd.run((rpc, options) => rpc.call('range', { key: Buffer.from('/') }, options), { timeoutMs: 2000 });
+        await etcd.run((rpc, options) => rpc.call('range', { key: Buffer.from('/') }, options), {
+          timeoutMs: READ_TIMEOUT_MS,
+        });
         return;
       } catch (error) {
         if (!isStorageError(error, 'unavailable')) throw error;
@@ -210,7 +214,7 @@ async function waitForQuorum({ clock, logger }: Setting, { servers, tls, runner 
           reportedMs = nowMs;
           logger.warn({ err: error, lastLine: await runner.lastLine() }, 'Waiting for a majority of etcd');
         }
-        await clock.sleep(200);
+        await clock.sleep(READ_AGAIN_MS);
       }
     }
   } finally {

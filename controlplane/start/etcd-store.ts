@@ -37,10 +37,10 @@ export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): P
   const problem = problemOf(flags);
   if (problem !== undefined) throw new StartError(problem);
   const openStorage = storageOpener(setting, parts);
-  const elsewhere = parseEtcdOverrides(flags.etcdServersOverrides);
+  const overridden = parseEtcdOverrides(flags.etcdServersOverrides);
   const { storage, servers, tls } = await openStorage(
     flags.etcdServers,
-    (resource) => !elsewhere.some(({ resources }) => resources.has(resource)),
+    (resource) => !overridden.some(({ resources }) => resources.has(resource)),
   );
   if (flags.etcd === 'embedded') {
     const paths = etcdPaths(resolve(flags.dataDir));
@@ -48,7 +48,7 @@ export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): P
   }
   const clusters: MeasuredEtcd[] = [{ url: () => servers.url, tls }];
   const overrides: StorageOverride[] = [];
-  for (const { servers: urls, resources } of elsewhere) {
+  for (const { servers: urls, resources } of overridden) {
     const own = await openStorage(urls, (resource) => resources.has(resource));
     overrides.push({ storage: own.storage, resources });
     clusters.push({ url: () => own.servers.url, tls: own.tls });

@@ -40,7 +40,7 @@ export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOp
   const control = new FlowControl({ clock, totalSeats });
   const metrics = new FlowMetrics(parts.metrics, control, clock);
   const configure = followObjects(parts, control);
-  background(keep(parts, { control, metrics, configure }), {
+  background(adjustPeriodically(parts, { control, metrics, configure }), {
     logger,
     what: 'Adjusting the limits of API priority and fairness',
     signal,
@@ -53,6 +53,7 @@ export function startFlowControl(parts: FlowControlParts): PriorityAndFairnessOp
     countObjects: objectStatistics(cacheOf, clock),
     objectBytes: ({ group, resource, namespace, name }) =>
       cacheOf(group, resource)?.get(namespace, name)?.bytes.length ?? 0,
+    // As in kube-apiserver, a request may wait for a quarter of its timeout.
     waitLimitMs: flags.requestTimeout / 4,
   };
 }
@@ -86,14 +87,14 @@ function followObjects(parts: FlowControlParts, control: FlowControl): () => Pro
   return configure;
 }
 
-interface Kept {
+interface LoopParts {
   readonly control: FlowControl;
   readonly metrics: FlowMetrics;
   readonly configure: () => Promise<void>;
 }
 
 /** Samples the metrics every second, adjusts the limits and restores the default objects, until the signal aborts. */
-async function keep(parts: FlowControlParts, { control, metrics, configure }: Kept): Promise<void> {
+async function adjustPeriodically(parts: FlowControlParts, { control, metrics, configure }: LoopParts): Promise<void> {
   const { clients, signal } = parts;
   for (let samples = 1; ; samples++) {
     await parts.clock.sleep(SAMPLE_MS, signal);
