@@ -71,10 +71,10 @@ export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
 }
 
 /**
- * Checks that a user who writes the certificate chain of a pod's request may sign for its signer. kube-apiserver checks it in
- * the strategy of the resource.
+ * Throws a 422 if a user who writes the certificate chain of a pod's request may not sign for its signer. kube-apiserver checks
+ * this in the strategy of the resource.
  */
-async function mayIssue(authorizer: Authorizer, { oldObject, object, user }: AdmissionAttributes): Promise<void> {
+async function checkMayIssue(authorizer: Authorizer, { oldObject, object, user }: AdmissionAttributes): Promise<void> {
   const chainOf = (one: KubeObject | undefined): string =>
     (one?.['status'] as { certificateChain?: string } | undefined)?.certificateChain ?? '';
   if (chainOf(oldObject) === chainOf(object)) return;
@@ -96,7 +96,7 @@ export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
     name: 'CertificateSigning',
     handles: (operation) => operation === 'UPDATE',
     async validate(attributes) {
-      if (isPodRequest(attributes, 'status')) return mayIssue(authorizer, attributes);
+      if (isPodRequest(attributes, 'status')) return checkMayIssue(authorizer, attributes);
       if (!isRequest(attributes, 'status')) return;
       const old = attributes.oldObject as CertificateSigningRequest;
       const now = attributes.object as CertificateSigningRequest;

@@ -30,9 +30,9 @@ export function admissionChain(
 ): AdmissionChain {
   const table = new Map(
     OPERATIONS.map((operation) => {
-      const mine = plugins.filter((plugin) => plugin.handles(operation));
+      const handling = plugins.filter((plugin) => plugin.handles(operation));
       const observed = (type: 'admit' | 'validate') => ({
-        plugins: mine
+        plugins: handling
           .filter((plugin) => plugin[type] !== undefined)
           .map((plugin) => ({ plugin, observe: metrics?.plugin(plugin.name, type, operation) })),
         observe: metrics?.step(type, operation),
@@ -42,7 +42,7 @@ export function admissionChain(
         {
           admit: observed('admit'),
           validate: observed('validate'),
-          beforeWrite: mine.filter((plugin) => plugin.beforeWrite !== undefined),
+          beforeWrite: handling.filter((plugin) => plugin.beforeWrite !== undefined),
         },
       ];
     }),

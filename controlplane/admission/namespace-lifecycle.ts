@@ -38,12 +38,12 @@ export function namespaceLifecycle(
       let namespace = lister.get('', attributes.namespace);
       if (namespace === undefined || deletions.has(attributes.namespace))
         namespace = await lister.live('', attributes.namespace);
-      refuseContent(attributes, namespace);
+      checkNamespace(attributes, namespace);
     },
     beforeWrite(attributes) {
       // The namespace may have been emptied and removed while webhooks were called. An object that is created in it then would
       // remain, and would be in the next namespace of that name.
-      if (needsNamespace(attributes)) refuseContent(attributes, stored(attributes.namespace));
+      if (needsNamespace(attributes)) checkNamespace(attributes, stored(attributes.namespace));
     },
   };
 }
@@ -61,7 +61,10 @@ const needsNamespace = (attributes: AdmissionAttributes): boolean =>
   !isReview(attributes);
 
 /** Throws a 404 if the namespace does not exist, and a 403 if it is terminating. */
-function refuseContent({ resource, name, namespace: of }: AdmissionAttributes, namespace: Namespace | undefined): void {
+function checkNamespace(
+  { resource, name, namespace: of }: AdmissionAttributes,
+  namespace: Namespace | undefined,
+): void {
   if (namespace === undefined) throw newNotFound(namespaces, of);
   if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
   const refusal = newForbidden(

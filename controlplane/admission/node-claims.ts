@@ -69,7 +69,10 @@ function recorded(text: string | undefined): ReadonlyMap<string, string> {
   return new Map(pairs.flatMap(([claim = '', time = '']) => (time === '' ? [] : [[claim, time] as const])));
 }
 
-/** Returns the addresses from which a request may come, if it comes from where it seems to. */
+/**
+ * Returns the addresses that belong to the client: the other end of its connection, or the addresses of this host if that is a
+ * loopback address. Empty for a text that is no address.
+ */
 function originOf(remote: string, hostAddresses: () => readonly string[]): readonly string[] {
   const address = canonicalIp(remote.replace(/^::ffff:(?=\d+\.)/i, ''));
   const ip = address === undefined ? undefined : parseIp(address);
@@ -78,8 +81,8 @@ function originOf(remote: string, hostAddresses: () => readonly string[]): reado
 }
 
 /**
- * Returns the addresses of the node from which the request comes. Addresses of the other family stay proven: a request has only
- * one.
+ * Returns the addresses of the node that belong to the client. An address of the other family, about which the request proves
+ * nothing, is included if it is recorded already.
  */
 function provenAddresses(
   { status }: Node,

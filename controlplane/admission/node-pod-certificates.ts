@@ -25,9 +25,9 @@ type PodCertificateCheck = (attributes: AdmissionAttributes, node: string) => Pr
 
 /** Returns the check that NodeRestriction calls. */
 export function podCertificateCheck(listers: Listers): PodCertificateCheck {
-  const nodeSource = listers.of(nodes);
-  const podSource = listers.of(pods);
-  const accountSource = listers.of(serviceAccounts);
+  const nodeLister = listers.of(nodes);
+  const podLister = listers.of(pods);
+  const accountLister = listers.of(serviceAccounts);
   return async (attributes, node) => {
     const refuse = (why: string): Error => refusal(attributes, why);
     const { operation, subresource, namespace } = attributes;
@@ -35,9 +35,9 @@ export function podCertificateCheck(listers: Listers): PodCertificateCheck {
     if (operation !== 'CREATE' || subresource !== '')
       throw refuse(`node ${q} can only create pod certificate requests`);
     const spec = (attributes.object?.['spec'] ?? {}) as Spec;
-    if (spec.nodeName !== node || spec.nodeUID !== (await nodeSource.live('', node))?.metadata.uid)
+    if (spec.nodeName !== node || spec.nodeUID !== (await nodeLister.live('', node))?.metadata.uid)
       throw refuse(`node ${q} can only request certificates with spec.nodeName and spec.nodeUID set to itself`);
-    const pod = await found(podSource, 'pods', namespace, spec.podName ?? '');
+    const pod = await existing(podLister, 'pods', namespace, spec.podName ?? '');
     if (pod.metadata.uid !== spec.podUID || pod.spec?.nodeName !== node)
       throw refuse(`node ${q} can only request certificates for pods with spec.nodeName set to itself`);
     if (pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined)
@@ -45,13 +45,13 @@ export function podCertificateCheck(listers: Listers): PodCertificateCheck {
     const podName = quoteText(pod.metadata.name ?? '');
     if (pod.spec.serviceAccountName !== spec.serviceAccountName)
       throw refuse(`pod ${podName} has another service account than its certificate request`);
-    const account = await found(accountSource, 'serviceaccounts', namespace, spec.serviceAccountName ?? '');
+    const account = await existing(accountLister, 'serviceaccounts', namespace, spec.serviceAccountName ?? '');
     if (account.metadata.uid !== spec.serviceAccountUID)
       throw refuse(`the service account of pod ${podName} has another UID than in its certificate request`);
   };
 }
 
-async function found<T extends KubeObject>(
+async function existing<T extends KubeObject>(
   lister: Lister<T>,
   resource: string,
   namespace: string,

@@ -30,12 +30,12 @@ import { NODE_LEASE_NAMESPACE } from '../../api/meta/system-namespaces.ts';
  * exist. `claims` records what the node claims for the pod network.
  */
 export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
-  const podSource = listers.of(pods);
-  const nodeSource = listers.of(nodes);
-  const uses = podAudiences(listers);
+  const podLister = listers.of(pods);
+  const nodeLister = listers.of(nodes);
+  const mayRequestAudience = podAudiences(listers);
   const checkCertificate = podCertificateCheck(listers);
-  const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
-    const pod = podSource.get(attributes.namespace, name) ?? (await podSource.live(attributes.namespace, name));
+  const findPod: FindPod = async ({ namespace }, name) => {
+    const pod = podLister.get(namespace, name) ?? (await podLister.live(namespace, name));
     if (pod === undefined) throw newNotFound({ group: '', resource: 'pods' }, name);
     return pod;
   };
@@ -50,9 +50,9 @@ export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims
       switch (groupResourceName(attributes.resource)) {
         case 'pods':
           if (attributes.subresource === '')
-            return mainPod(attributes, node, livePod, (name) => nodeSource.get('', name) ?? nodeSource.live('', name));
+            return mainPod(attributes, node, findPod, (name) => nodeLister.get('', name) ?? nodeLister.live('', name));
           if (attributes.subresource === 'status') return podStatus(attributes, node);
-          if (attributes.subresource === 'eviction') return eviction(attributes, node, livePod);
+          if (attributes.subresource === 'eviction') return eviction(attributes, node, findPod);
           throw refusal(
             attributes,
             `unexpected pod subresource ${quoteText(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
@@ -64,7 +64,8 @@ export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims
           if (attributes.subresource === 'status') return claimStatus(attributes, node);
           throw refusal(attributes, `may only update PVC status`);
         case 'serviceaccounts':
-          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod, uses, authorizer);
+          if (attributes.subresource === 'token')
+            return tokenRequest(attributes, findPod, mayRequestAudience, authorizer);
           return undefined;
         case 'leases.coordination.k8s.io':
           return lease(attributes, node);
@@ -210,8 +211,8 @@ const isWithin = (domain: string, parent: string): boolean => domain === parent 
 
 const isRestricted = (label: string): boolean => isWithin(domainOf(label), RESTRICTION);
 
-/** Whether a node cannot set the label when it registers. */
-function isForbiddenAtCreation(label: string): boolean {
+/** Whether a node may neither set nor change the label of its own Node. */
+function isForbiddenLabel(label: string): boolean {
   if (isRestricted(label)) return true;
   const domain = domainOf(label);
   if (!isWithin(domain, 'kubernetes.io') && !isWithin(domain, 'k8s.io')) return false;
@@ -225,7 +226,7 @@ function nodeObject(attributes: AdmissionAttributes, node: string): void {
     name = created.metadata.name ?? '';
     if (name === node) {
       const labels = Object.keys(created.metadata.labels ?? {})
-        .filter(isForbiddenAtCreation)
+        .filter(isForbiddenLabel)
         .sort();
       if (labels.length > 0)
         throw refusal(attributes, `node ${q(node)} is not allowed to set the following labels: ${labels.join(', ')}`);
@@ -249,7 +250,7 @@ function nodeObject(attributes: AdmissionAttributes, node: string): void {
   if (!jsonEqual(old.spec?.taints ?? [], updated.spec?.taints ?? [])) {
     throw refusal(attributes, `node ${q(node)} is not allowed to modify taints`);
   }
-  const changed = modifiedLabels(old, updated).filter(isForbiddenAtCreation).sort();
+  const changed = modifiedLabels(old, updated).filter(isForbiddenLabel).sort();
   if (changed.length > 0) throw refusal(attributes, `is not allowed to modify labels: ${changed.join(', ')}`);
 }
 
@@ -272,7 +273,7 @@ interface TokenRequestSpec {
 async function tokenRequest(
   attributes: AdmissionAttributes,
   findPod: FindPod,
-  uses: ReturnType<typeof podAudiences>,
+  mayRequestAudience: ReturnType<typeof podAudiences>,
   authorizer: Authorizer,
 ): Promise<void> {
   if (attributes.operation !== 'CREATE') return;
@@ -295,7 +296,7 @@ async function tokenRequest(
   const audiences = spec.audiences ?? [];
   if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
-  if (await uses(pod, audience)) return;
+  if (await mayRequestAudience(pod, audience)) return;
   // Administrators allow further audiences, which credential provider plugins of the kubelet need, by this verb.
   const { decision } = await authorizer.authorize({
     user: attributes.user,
@@ -326,7 +327,7 @@ function lease(attributes: AdmissionAttributes, node: string): void {
 
 const NODE_SIGNERS = new Set([NODE_SERVING_SIGNER, NODE_CLIENT_SIGNER]);
 
-/** Throws if a node requests a client certificate with another name than its own. */
+/** Throws if a node requests a client or serving certificate of a kubelet with another name than its own. */
 function certificateRequest(attributes: AdmissionAttributes): void {
   if (attributes.subresource !== '' || attributes.operation !== 'CREATE') return;
   const signer = (attributes.object as CertificateSigningRequest | undefined)?.spec?.signerName ?? '';
@@ -337,6 +338,7 @@ function certificateRequest(attributes: AdmissionAttributes): void {
 }
 
 function slice(attributes: AdmissionAttributes, node: string): void {
+  // The node authorizer allows a node to delete a collection only with a selector for its own slices.
   if (attributes.operation === 'DELETE' && attributes.name === '') return;
   const object = (attributes.object ?? attributes.oldObject) as { spec?: { nodeName?: string } } | undefined;
   if (object?.spec?.nodeName !== node)

@@ -23,7 +23,7 @@ export function ownerReferencesPermissionEnforcement(
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async validate(attributes) {
       const { subresource, namespace } = attributes;
-      // The status of a pod cannot change its owners. That of other kinds can, and so can other subresources.
+      // The status of a pod cannot change its owners. The status of other kinds can, and so can other subresources.
       if (attributes.object === undefined || (isPod(attributes) && subresource === 'status')) return;
       const now = attributes.object.metadata.ownerReferences ?? [];
       const before = attributes.oldObject?.metadata.ownerReferences ?? [];

@@ -82,7 +82,7 @@ interface PluginRow {
   readonly enabledByDefault: boolean;
   /** What the plugin does, in the table of `docs/security.md`. */
   readonly summary: string;
-  /** Creates the plugin. `earlier` are the plugins before this one, which run again when a webhook changed the object. */
+  /** Creates the plugin. `earlier` are the plugins before this one, which run again after a change by a policy or a webhook. */
   make(options: PluginsOptions, earlier: readonly AdmissionPlugin[]): AdmissionPlugin;
 }
 
@@ -102,7 +102,10 @@ const off = (name: PluginName, summary: string, make: PluginRow['make']): Plugin
 const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
   credentials === undefined ? {} : { credentials };
 
-/** The plugins in kube-apiserver's order: those that set defaults run before those that check them, and quota runs last. */
+/**
+ * The plugins in kube-apiserver's order: those that set defaults run before those that check them. Of the plugins that are on
+ * by default, quota runs last.
+ */
 export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysAdmit', 'accepts everything', () => alwaysAdmit()),
   off(
@@ -239,7 +242,7 @@ export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysDeny', 'refuses everything', () => alwaysDeny()),
 ];
 
-/** Runs the mutating plugins before the given one again, after that one changed the object. */
+/** Returns the function by which a plugin that has changed the object runs the mutating plugins before it again. */
 function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
   return async (attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> => {
     const isInner = attributes.isReinvocation === true;

@@ -1,6 +1,6 @@
 /**
  * PodTolerationRestriction: adds a namespace's default tolerations to its pods, and limits their tolerations to its whitelist.
- * Both are annotations of the namespace. Off by default.
+ * Each is an annotation of the namespace, or else from the plugin's configuration. Off by default.
  */
 import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/kinds/kinds.ts';
@@ -19,14 +19,15 @@ const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';
 
 /** The cluster-wide part of the plugin's configuration. */
 export interface PodTolerationRestrictionOptions {
-  /** The defaults for namespaces without annotations. */
+  /** The defaults for namespaces without their annotation. */
   readonly clusterDefaults: readonly Toleration[];
+  /** The whitelist for namespaces without its annotation. An empty one allows all tolerations. */
   readonly clusterWhitelist: readonly Toleration[];
 }
 
 /**
- * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to those that have it
- * by their QoS class. It refuses pods with a toleration that the whitelist does not cover.
+ * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to pods with requests
+ * or limits. It refuses pods with a toleration that the whitelist does not cover, and with 500 if an annotation is invalid.
  */
 export function podTolerationRestriction(listers: Listers, options: PodTolerationRestrictionOptions): AdmissionPlugin {
   const lister = listers.of(namespaces);

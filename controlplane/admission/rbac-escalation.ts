@@ -99,7 +99,7 @@ export function rbacEscalation(
         checkReference(ref, attributes.namespace);
         const rules = rbac.roleRules(ref, attributes.namespace);
         if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);
-        await confirm(attributes, rules, { rbac, clock });
+        await requireHeld(attributes, rules, { rbac, clock });
       }
     },
   };
@@ -112,7 +112,7 @@ interface Checks {
 }
 
 async function checkRole(attributes: AdmissionAttributes, object: KubeObject, checks: Checks): Promise<void> {
-  await confirm(attributes, (object['rules'] ?? []) as readonly PolicyRule[], checks);
+  await requireHeld(attributes, (object['rules'] ?? []) as readonly PolicyRule[], checks);
   const aggregates = (one: KubeObject | undefined): boolean => {
     const rule = one?.['aggregationRule'] as { clusterRoleSelectors?: readonly unknown[] } | undefined | null;
     return (rule?.clusterRoleSelectors?.length ?? 0) > 0;
@@ -124,7 +124,12 @@ async function checkRole(attributes: AdmissionAttributes, object: KubeObject, ch
     throw refusal(attributes, 'must have cluster-admin privileges to use the aggregationRule');
 }
 
-async function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], checks: Checks): Promise<void> {
+/** Throws a 403 if the client does not hold all of the rules. */
+async function requireHeld(
+  attributes: AdmissionAttributes,
+  rules: readonly PolicyRule[],
+  checks: Checks,
+): Promise<void> {
   const held = checks.rbac.resolve(attributes.user, attributes.namespace);
   const missing = await missingIn(attributes, held.rules, compact(rules), checks);
   if (missing.length === 0) return;

@@ -73,7 +73,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       queue.waiters = [];
       queue.refunds = [];
       await giveBack(namespace, refunds, { lister, eras, lookup, ...options });
-      const refund = (charges: readonly Refund[]): void => void work(namespace).refunds.push(...charges);
+      const refund = (charges: readonly Refund[]): void => void queueOf(namespace).refunds.push(...charges);
       try {
         await charge(namespace, waiters, { lister, eras, lookup, refund, ...options });
       } catch (error) {
@@ -84,7 +84,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   };
 
   /** Returns the queue of the namespace, and starts to process it. */
-  const work = (namespace: string): Queue => {
+  const queueOf = (namespace: string): Queue => {
     const known = queues.get(namespace);
     if (known !== undefined) return known;
     const queue: Queue = { waiters: [], refunds: [] };
@@ -108,7 +108,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       const isLimited = limited.some((one) => one.group === group && one.resource === resource);
       if (!isLimited && lister.list(namespace).length === 0) return undefined;
       return new Promise<void>((resolve, reject) => {
-        work(namespace).waiters.push({ attributes, resolve, reject });
+        queueOf(namespace).waiters.push({ attributes, resolve, reject });
       });
     },
   };
@@ -116,11 +116,11 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
 
 function claimLookup(listers: Listers): ClaimLookup {
   const classes = listers.of(deviceClasses);
-  const podSource = listers.of(pods);
+  const podLister = listers.of(pods);
   const claims = listers.of(resourceClaims);
   return {
     deviceClass: (name) => classes.get('', name),
-    pod: (namespace, name) => podSource.get(namespace, name),
+    pod: (namespace, name) => podLister.get(namespace, name),
     claims: (namespace) => claims.list(namespace),
   };
 }
@@ -320,7 +320,10 @@ class Ledger {
   }
 }
 
-/** Returns the charges by quota; throws if one is refused. `isChargedTo`: the quota is already charged for the object. */
+/**
+ * Returns the charges by quota, and none for a dry run. Throws a 403 if a quota refuses the object. `isChargedTo` tells whether
+ * a quota is already charged for the object.
+ */
 function chargesOf(
   attributes: AdmissionAttributes,
   ledgers: readonly Ledger[],

@@ -12,7 +12,7 @@ import type { Lister, Listers } from '../readers/listers.ts';
 
 /**
  * Creates the plugin. It refuses a pod with 403 if its class does not exist, or if its overhead or its node selector
- * contradicts the class.
+ * contradicts the class, and with 500 for a name that no class can have.
  */
 export function runtimeClassPlugin(listers: Listers): AdmissionPlugin {
   const lister = listers.of(runtimeClasses);

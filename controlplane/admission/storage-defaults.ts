@@ -2,13 +2,13 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
 import type { PersistentVolumeClaim } from '../../api/kinds/kinds.ts';
-import { storageClasses, volumeAttributesClasses } from '../../api/client/resources.ts';
+import { storageClasses } from '../../api/client/resources.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { refusal, isClaim } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Listers } from '../readers/listers.ts';
 import { BETA_STORAGE_CLASS_ANNOTATION, DEFAULT_CLASS_ANNOTATIONS } from '../../api/meta/well-known-labels.ts';
-import { isResource } from '../../api/meta/group-resource.ts';
+import { groupResourceName } from '../../api/meta/group-resource.ts';
 
 /** Returns the newest class that is marked as default; the name decides between classes of the same age. */
 export function newestDefault<T extends KubeObject>(
@@ -40,10 +40,12 @@ export function defaultStorageClass(listers: Listers): AdmissionPlugin {
   };
 }
 
+/** The finalizers by resource and group. */
 const PROTECTION: ReadonlyMap<string, string> = new Map(
   Object.entries({
     persistentvolumeclaims: 'kubernetes.io/pvc-protection',
     persistentvolumes: 'kubernetes.io/pv-protection',
+    'volumeattributesclasses.storage.k8s.io': 'kubernetes.io/vac-protection',
   }),
 );
 
@@ -53,21 +55,13 @@ export function storageObjectInUseProtection(): AdmissionPlugin {
     name: 'StorageObjectInUseProtection',
     handles: (operation) => operation === 'CREATE',
     admit(attributes) {
-      const { group, resource } = attributes.resource;
-      const finalizer =
-        group === '' || resource === 'volumeattributesclasses'
-          ? (PROTECTION.get(resource) ?? attributesClass(group, resource))
-          : undefined;
+      const finalizer = PROTECTION.get(groupResourceName(attributes.resource));
       if (finalizer === undefined || attributes.subresource !== '' || attributes.object === undefined) return;
       const { metadata } = attributes.object;
       if (metadata.finalizers?.includes(finalizer) === true) return;
       metadata.finalizers = [...(metadata.finalizers ?? []), finalizer];
     },
   };
-}
-
-function attributesClass(group: string, resource: string): string | undefined {
-  return isResource({ group, resource }, volumeAttributesClasses) ? 'kubernetes.io/vac-protection' : undefined;
 }
 
 /** Checks updates of claims against `allowVolumeExpansion` of their storage class. */

@@ -176,7 +176,7 @@ export const defaultProcMount: Check = ({ spec }) => {
   };
 };
 
-/** Allows the types of containers alone, and neither user nor role. */
+/** Allows only the SELinux types of containers (`container_t` and others), and neither user nor role. */
 export const seLinuxOptions: Check = ({ spec, minor }) => {
   const allowed = new Set([
     '',

@@ -46,7 +46,7 @@ export const containerList = (names: readonly string[]): string =>
   `${plural(names.length, 'container')} ${quoted(names)}`;
 
 /**
- * Returns the names of what sets a field, for a message. The security context of the pod comes first, then those of the
+ * Returns, for a message, which security contexts set a field: `pod` first, if that of the pod does, and then the list of
  * containers.
  */
 export function setters(pod: boolean, containers: readonly string[]): string[] {

@@ -1,7 +1,7 @@
 /**
  * PodSecurity: refuses pods that violate the level that their namespace enforces, and adds warnings and audit annotations by
- * its other levels. Workloads only get warnings about their pod templates. The labels of namespaces are validated, and
- * tightening a namespace returns warnings about existing pods that violate the new level.
+ * its other levels. Workloads only get warnings and audit annotations about their pod templates. The labels of namespaces are
+ * validated, and tightening a namespace returns warnings about existing pods that violate the new level.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Namespace, Pod } from '../../../api/kinds/kinds.ts';
@@ -18,7 +18,7 @@ import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Po
 import { isResource } from '../../../api/meta/group-resource.ts';
 
 const ANNOTATION = 'pod-security.kubernetes.io/';
-/** The number of existing pods that are checked when a namespace is tightened. */
+/** The maximum number of existing pods that are checked when a namespace is tightened. */
 const MAX_PODS = 3000;
 
 interface PodLike {
@@ -62,14 +62,14 @@ export function podSecurity(
     if (configuration.exemptUsers.has(attributes.user.name)) return 'user';
     return configuration.exemptRuntimeClasses.has(spec.runtimeClassName ?? '') ? 'runtimeClass' : undefined;
   };
-  const namespaceSource = listers.of(namespaces);
-  const podSource = listers.of(pods);
+  const namespaceLister = listers.of(namespaces);
+  const podLister = listers.of(pods);
   return {
     name: 'PodSecurity',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async validate(attributes) {
       if (isResource(attributes.resource, namespaces)) {
-        if (attributes.subresource === '') validateNamespace(attributes, () => podSource.list(nameOf(attributes)));
+        if (attributes.subresource === '') validateNamespace(attributes, () => podLister.list(nameOf(attributes)));
         return;
       }
       const target = isPod(attributes) ? podTarget(attributes) : templateOf(attributes);
@@ -81,7 +81,7 @@ export function podSecurity(
         return;
       }
       const { namespace: name } = attributes;
-      const namespace: Namespace | undefined = namespaceSource.get('', name) ?? (await namespaceSource.live('', name));
+      const namespace: Namespace | undefined = namespaceLister.get('', name) ?? (await namespaceLister.live('', name));
       const { policy, errors } = policyOf(namespace?.metadata.labels, defaults);
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);

@@ -25,7 +25,7 @@ import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
 /** An apply configuration as plain JSON. */
 interface Configuration {
   readonly value: JsonValue;
-  /** Fields that are set to `optional.none()` or null are removed. */
+  /** The paths of the fields to remove: those that the expression sets to `optional.none()` or null. */
   readonly removed: readonly string[][];
 }
 
@@ -33,12 +33,12 @@ interface Configuration {
  * Converts the result of an expression into an apply configuration. `struct` is the type of the kind. Throws `CelError` if the
  * result is no object, does not fit the type, or changes a part of an atomic field.
  */
-export function configurationOf(made: CelValue, struct: StructType): Configuration {
-  if (!(made instanceof MessageValue)) {
-    throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(made)}`);
+export function configurationOf(result: CelValue, struct: StructType): Configuration {
+  if (!(result instanceof MessageValue)) {
+    throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(result)}`);
   }
   const removed: string[][] = [];
-  const value = plain(made, [], removed);
+  const value = plain(result, [], removed);
   if (!isJsonObject(value)) return { value, removed };
   const unknown: string[] = [];
   const atomic: string[] = [];

@@ -1,6 +1,6 @@
 /**
  * Defines the variables of admission expressions (`object`, `request`, `params`, `variables`, `authorizer`, …), and compiles
- * and evaluates these expressions. Match conditions of webhooks use the same.
+ * and evaluates these expressions. Match conditions of webhooks use the same variables.
  */
 import {
   authorizerType,
@@ -106,8 +106,8 @@ const EVALUATION_COST = 500;
 const slice = new CostSlice();
 
 /**
- * Evaluates an expression after giving the event loop to others where the expressions before it have cost much, or where the
- * request has taken long since: an object of thousands of members is copied and converted for each expression.
+ * Evaluates an expression. Yields to the event loop before it if earlier expressions have cost much, or if the request has
+ * taken long, because an object of thousands of members is copied and converted for each expression.
  */
 export async function runInTurns(program: Program, bindings: Bindings): Promise<CelValue> {
   if (slice.isSpent) await slice.pause();
@@ -129,17 +129,17 @@ export class Bindings {
   /** The slice of the request, which all its expressions share. */
   readonly slice: TimeSlice | undefined;
   readonly #values: ReadonlyMap<string, () => unknown>;
-  readonly #made = new Map<string, unknown>();
+  readonly #computed = new Map<string, unknown>();
 
   constructor(values: Readonly<Record<string, () => unknown>>, slice?: TimeSlice) {
     this.#values = new Map(Object.entries(values));
     this.slice = slice;
   }
 
-  /** Returns the value of a variable, which is made on its first read; null for an unknown name. */
+  /** Returns the value of a variable, which is computed on its first read; null for an unknown name. */
   read(name: string): unknown {
-    if (!this.#made.has(name)) this.#made.set(name, this.#values.get(name)?.() ?? null);
-    return this.#made.get(name);
+    if (!this.#computed.has(name)) this.#computed.set(name, this.#values.get(name)?.() ?? null);
+    return this.#computed.get(name);
   }
 }
 
@@ -147,7 +147,7 @@ export class Bindings {
 export class LazyVariables extends OpaqueValue {
   readonly typeName = 'kubernetes.variables';
   readonly #evaluate: (name: string) => CelValue | undefined;
-  readonly #made = new Map<string, CelValue | undefined>();
+  readonly #computed = new Map<string, CelValue | undefined>();
 
   constructor(evaluate: (name: string) => CelValue | undefined) {
     super();
@@ -159,8 +159,8 @@ export class LazyVariables extends OpaqueValue {
   }
 
   override member(name: string): CelValue | undefined {
-    if (!this.#made.has(name)) this.#made.set(name, this.#evaluate(name));
-    return this.#made.get(name);
+    if (!this.#computed.has(name)) this.#computed.set(name, this.#evaluate(name));
+    return this.#computed.get(name);
   }
 }
 

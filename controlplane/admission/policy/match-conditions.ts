@@ -23,12 +23,12 @@ export function webhookConditions(authorizer: () => Authorizer): MatchConditions
     request: request ?? dyn,
     authorizer: decider ?? dyn,
   };
-  const known = new Map<string, Expression>();
+  const compiled = new Map<string, Expression>();
   const expressionOf = (source: string): Expression => {
-    let expression = known.get(source);
+    let expression = compiled.get(source);
     if (expression === undefined) {
       expression = new Expression(source, { variables });
-      if (known.size < MAX_EXPRESSIONS) known.set(source, expression);
+      if (compiled.size < MAX_EXPRESSIONS) compiled.set(source, expression);
     }
     return expression;
   };

@@ -23,7 +23,7 @@ import { namespaceOf } from '../pod-attributes.ts';
 import { configurationOf } from './apply-configuration.ts';
 import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
 import { conditionsMatch, ExpressionError } from './expressions.ts';
-import { type PolicyInvocation, ParamsError, PolicySource } from './policy-source.ts';
+import { type PolicyInvocation, ParamsError, PolicyMatcher } from './policy-matcher.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts';
@@ -32,13 +32,13 @@ import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts
 export interface MutatingPolicyOptions extends PolicyPluginOptions {
   /** Returns the type of a kind, built-in or custom, if the OpenAPI document of its group and version describes it. */
   readonly structOf: (kind: GroupVersionKind) => StructType | undefined;
-  /** The built-in mutating plugins run again after a change. */
+  /** Runs the mutating plugins before this one again. */
   readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
 
 /** Creates the plugin, which changes the object of the attributes in its mutating step alone. */
 export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): AdmissionPlugin {
-  const source = new PolicySource({
+  const matcher = new PolicyMatcher({
     ...options,
     policies: mutatingAdmissionPolicies as ResourceOf<Policy>,
     bindings: mutatingAdmissionPolicyBindings as ResourceOf<PolicyBinding>,
@@ -48,11 +48,11 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'CONNECT',
     async admit(attributes, signal) {
       if (attributes.object === undefined) return;
-      const matching = await source.invocations(attributes);
+      const matching = await matcher.invocations(attributes);
       const invocations = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
       if (invocations.length === 0) return;
-      const namespace = await source.namespace(attributes.namespace);
-      const one = { source, attributes, namespace, options, slice: new TimeSlice(options.clock), signal };
+      const namespace = await matcher.namespace(attributes.namespace);
+      const one = { matcher, attributes, namespace, options, slice: new TimeSlice(options.clock), signal };
       let changed = false;
       for (const invocation of invocations) {
         changed = (await applied(invocation, one)) || changed;
@@ -68,7 +68,7 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
 const isReinvocable = ({ policy }: PolicyInvocation): boolean => policy.spec?.reinvocationPolicy === 'IfNeeded';
 
 interface Case {
-  readonly source: PolicySource;
+  readonly matcher: PolicyMatcher;
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
   readonly options: MutatingPolicyOptions;
@@ -85,17 +85,17 @@ async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean
   const { attributes, options } = one;
   let changed = false;
   try {
-    for (const param of await one.source.params(invocation, namespaceOf(attributes))) {
+    for (const param of await one.matcher.params(invocation, namespaceOf(attributes))) {
       one.signal.throwIfAborted();
       for (const [index, mutation] of policy.mutations.entries()) {
         const view = await viewOf(attributes, invocation.as, options.conversion);
         const bindings = policyBindings(policy, { ...one, view, param });
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
-        const made = await mutation.expression.evaluate(bindings);
+        const result = await mutation.expression.evaluate(bindings);
         const decoded = attributes.object ?? { metadata: {} };
         const object = options.conversion.serialized?.(decoded) ?? decoded;
         const next = conformed(
-          mutate(mutation, object, made, { ...options, kind: attributes.kind }),
+          mutate(mutation, object, result, { ...options, kind: attributes.kind }),
           object,
           attributes.kind,
           options,
@@ -121,7 +121,7 @@ async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean
 function mutate(
   mutation: CompiledMutation,
   object: KubeObject,
-  made: CelValue,
+  result: CelValue,
   {
     structOf,
     conversion,
@@ -130,7 +130,7 @@ function mutate(
 ): KubeObject {
   const current = object as unknown as JsonValue;
   if (mutation.patchType === 'JSONPatch') {
-    const operations = Array.isArray(made) ? made.map((one: unknown) => operationOf(adapt(one))) : [];
+    const operations = Array.isArray(result) ? result.map((one: unknown) => operationOf(adapt(one))) : [];
     let patched: KubeObject;
     try {
       patched = applyJsonPatch(current, operations) as unknown as KubeObject;
@@ -149,7 +149,7 @@ function mutate(
     const why = `no corresponding type for ${named.group}/${named.version}, Kind=${kind}`;
     throw new CelError(`error applying patch: failed to convert patch object to typed object: ${why}`);
   }
-  const { value, removed } = configurationOf(made, struct);
+  const { value, removed } = configurationOf(result, struct);
   const next = cloneJson(merge(mergeTypeOf(struct), current, value)) as unknown as KubeObject;
   for (const path of removed) removeAt(next, path);
   // A configuration may name a kind and a version, which have no meaning.
@@ -157,9 +157,9 @@ function mutate(
 }
 
 /** Returns a JSON patch operation as an object. It always has a path: an expression without a path means the whole document. */
-function operationOf(made: CelValue): unknown {
-  const entries = entriesOf(made);
-  if (entries === undefined) return toJson(made);
+function operationOf(operation: CelValue): unknown {
+  const entries = entriesOf(operation);
+  if (entries === undefined) return toJson(operation);
   return Object.fromEntries([
     ['path', ''],
     ...entries.map(([key, value]) => [String(key), memberOf(String(key), value)]),

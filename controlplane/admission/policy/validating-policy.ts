@@ -25,12 +25,12 @@ import {
   requestValue,
   type RequestView,
 } from './expressions.ts';
-import { type PolicyInvocation, ParamsError, PolicySource, type PolicySourceOptions } from './policy-source.ts';
+import { type PolicyInvocation, ParamsError, PolicyMatcher, type PolicyMatcherOptions } from './policy-matcher.ts';
 import type { Policy, PolicyBinding } from './policy-types.ts';
 import { viewOf } from './request-view.ts';
 
 /** What both kinds of policies need. The authorizer answers the CEL variable `authorizer`. */
-export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies' | 'bindings'> {
+export interface PolicyPluginOptions extends Omit<PolicyMatcherOptions, 'policies' | 'bindings'> {
   readonly authorizer: Authorizer;
   readonly clock: Pick<Clock, 'monotonic'>;
 }
@@ -42,7 +42,7 @@ interface Refusal {
   readonly message: string;
   readonly reason: string;
   readonly index: number;
-  /** The request is denied, whatever the actions of the binding are. */
+  /** Whether the request is denied whatever the actions of the binding are. */
   readonly always: boolean;
 }
 
@@ -58,7 +58,7 @@ const FAILURES = 'validation.policy.admission.k8s.io/validation_failure';
 
 /** Creates the plugin, which refuses with the HTTP status that belongs to the reason of the violated validation. */
 export function validatingAdmissionPolicy(options: PolicyPluginOptions): AdmissionPlugin {
-  const source = new PolicySource({
+  const matcher = new PolicyMatcher({
     ...options,
     policies: validatingAdmissionPolicies as ResourceOf<Policy>,
     bindings: validatingAdmissionPolicyBindings as ResourceOf<PolicyBinding>,
@@ -67,14 +67,14 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
     name: 'ValidatingAdmissionPolicy',
     handles: () => true,
     async validate(attributes, signal) {
-      const invocations = await source.invocations(attributes);
+      const invocations = await matcher.invocations(attributes);
       if (invocations.length === 0) return;
-      const namespace = await source.namespace(attributes.namespace);
+      const namespace = await matcher.namespace(attributes.namespace);
       const denied: Refusal[] = [];
       const audited: object[] = [];
       const annotations = new AuditAnnotations();
       const slice = new TimeSlice(options.clock);
-      const one = { source, attributes, namespace, options, annotations, slice, signal };
+      const one = { matcher, attributes, namespace, options, annotations, slice, signal };
       for (const invocation of invocations) {
         const actions = invocation.binding.spec?.validationActions ?? [];
         for (const refusal of await refusalsOf(invocation, one)) {
@@ -94,7 +94,7 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
 }
 
 interface Case {
-  readonly source: PolicySource;
+  readonly matcher: PolicyMatcher;
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
   readonly options: PolicyPluginOptions;
@@ -107,7 +107,7 @@ async function refusalsOf(invocation: PolicyInvocation, one: Case): Promise<Refu
   const policy = compiledPolicy(invocation.policy);
   const base = { policy: policy.name, binding: invocation.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
   try {
-    const params = await one.source.params(invocation, namespaceOf(one.attributes));
+    const params = await one.matcher.params(invocation, namespaceOf(one.attributes));
     const refusals: Refusal[] = [];
     for (const param of params) {
       one.signal.throwIfAborted();
@@ -172,11 +172,11 @@ class AuditAnnotations {
 
   add(key: string, value: string): void {
     const text = value.slice(0, MAX_ANNOTATION);
-    const known = this.#values.get(key);
-    if (known?.has(text) === true || text.length > this.#left) return;
+    const values = this.#values.get(key);
+    if (values?.has(text) === true || text.length > this.#left) return;
     this.#left -= text.length;
-    if (known === undefined) this.#values.set(key, new Set([text]));
-    else known.add(text);
+    if (values === undefined) this.#values.set(key, new Set([text]));
+    else values.add(text);
   }
 
   /** Returns each key with its values as one text. */
@@ -194,14 +194,14 @@ async function annotated(
   const findings: Finding[] = [];
   for (const { key, value } of policy.audits) {
     try {
-      const made = await value.evaluate(bindings);
-      if (made !== null && typeof made !== 'string') {
+      const result = await value.evaluate(bindings);
+      if (result !== null && typeof result !== 'string') {
         // The failurePolicy does not apply to this error.
-        const why = `resulted in unsupported return type: ${typeNameOf(made)}. Return type must be either string or null.`;
+        const why = `resulted in unsupported return type: ${typeNameOf(result)}. Return type must be either string or null.`;
         findings.push({ message: `valueExpression '${value.source}' ${why}`, always: true });
         continue;
       }
-      const text = (made ?? '').trim();
+      const text = (result ?? '').trim();
       if (text === '') continue;
       annotations.add(`${policy.name}/${key}`, text);
     } catch (error) {
@@ -240,14 +240,18 @@ export function policyBindings(
   return bindings;
 }
 
+/** The maximum number of characters of a message that an expression computes. kube-apiserver has the same number of bytes. */
+const MAX_MESSAGE = 5 * 1024;
+
+/** Returns the message of a failed validation: the result of its expression, if it is usable, or else the fixed message. */
 async function messageOf(validation: CompiledValidation, bindings: Bindings): Promise<string> {
   const plain = validation.message === '' ? `failed expression: ${validation.expression.source}` : validation.message;
   if (validation.messageExpression === undefined) return plain;
   try {
-    const made = await validation.messageExpression.evaluate(bindings);
-    if (typeof made !== 'string') return plain;
-    const text = made.trim();
-    return text === '' || text.includes('\n') || text.length > 5 * 1024 ? plain : text;
+    const result = await validation.messageExpression.evaluate(bindings);
+    if (typeof result !== 'string') return plain;
+    const text = result.trim();
+    return text === '' || text.includes('\n') || text.length > MAX_MESSAGE ? plain : text;
   } catch (error) {
     if (error instanceof ExpressionError) return plain;
     throw error;

@@ -1,6 +1,5 @@
 /**
- * Looks up resources, versions and conversions for the webhook plugins, in the built-in table and the catalog of custom
- * resources.
+ * Looks up resources, versions and conversions in the catalog and the schema, for the plugins of webhooks and policies.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { invalid } from '../../../api/meta/field-error.ts';
@@ -42,7 +41,7 @@ function equivalents(catalog: ResourceCatalog, resource: GroupVersionResource): 
       (info) =>
         info.resource === resource.resource &&
         apiVersionOf(info) !== apiVersionOf(resource) &&
-        keptAs(info.group) === keptAs(resource.group),
+        storedGroupOf(info.group) === storedGroupOf(resource.group),
     )
     .map(({ group, version, resource: name }) => ({ group, version, resource: name }));
 }
@@ -54,8 +53,8 @@ function serialized(schema: Schema, object: KubeObject): KubeObject {
   return withoutEmpties(struct, object as unknown as JsonObject) as unknown as KubeObject;
 }
 
-/** Returns the group in which objects are kept. Events of both groups are the same objects. */
-const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
+/** Returns the group under which objects are stored. Events of both groups are the same objects. */
+const storedGroupOf = (group: string): string => (group === 'events.k8s.io' ? '' : group);
 
 /**
  * Returns the conversion of objects to the versions that webhooks match. The registry may provide `convert` and
@@ -73,7 +72,10 @@ export function catalogConversion(
 ): VersionConversion {
   const metadataStruct = schema.struct(OBJECT_META);
 
-  /** Throws for another kind, and for a version that the group does not have. Drops metadata of other types. */
+  /**
+   * Throws for another kind, and for a version that the group does not have. Drops members of the metadata that have another
+   * type than ObjectMeta declares, and empty lists.
+   */
   function customObject(object: KubeObject, wanted: GroupVersionKind): KubeObject {
     const { kind, apiVersion = '', metadata } = object as Partial<KubeObject>;
     if (typeof kind !== 'string' || kind === '')
@@ -116,9 +118,9 @@ export function catalogConversion(
         struct === undefined
           ? customObject(object, kind)
           : (decodeStruct(struct, object).value as unknown as KubeObject);
-      const made = { ...fitted, apiVersion: apiVersionOf(kind), kind: kind.kind };
-      applyDefaults(made);
-      return made;
+      const conformed = { ...fitted, apiVersion: apiVersionOf(kind), kind: kind.kind };
+      applyDefaults(conformed);
+      return conformed;
     },
     checkPatched: (object, kind) => checkPatchedObject(schema, object, kind),
     serialized: (object) => serialized(schema, object),

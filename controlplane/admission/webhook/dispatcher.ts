@@ -33,7 +33,7 @@ export interface WebhookMetrics {
   failedOpen(labels: { readonly name: string; readonly type: CallType }): void;
 }
 
-/** The part of CEL that evaluates match conditions. Throws if an expression fails. */
+/** Evaluates match conditions. The result has an `error` if an expression fails and none is false. */
 export type MatchConditions = (
   conditions: readonly { readonly name: string; readonly expression: string }[],
   attributes: AdmissionAttributes,

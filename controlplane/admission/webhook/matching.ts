@@ -21,7 +21,7 @@ export interface MatchInput {
   readonly attributes: AdmissionAttributes;
   /** Whether the resource is namespaced; false for a Namespace. */
   readonly isNamespaced: boolean;
-  /** The labels of the object's namespace; `undefined` for other cluster-scoped objects. */
+  /** The labels of the object's namespace, or of the Namespace itself. `undefined` for other cluster-scoped objects. */
   readonly namespaceLabels: Readonly<Record<string, string>> | undefined;
   /** The same resource in other versions and groups. */
   readonly equivalents: readonly GroupVersionResource[];

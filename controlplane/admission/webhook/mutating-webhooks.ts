@@ -17,11 +17,11 @@ import type { RegisteredWebhook } from './matching.ts';
 import type { JsonPatch, ReviewView } from './review.ts';
 import { WebhookPlugin, type Configuration, type WebhooksOptions } from './webhooks.ts';
 
-/** One request on its way through the webhooks. */
-interface Passage {
+/** One round of calls for a request. The second round calls webhooks again. */
+interface Round {
   readonly attributes: AdmissionAttributes;
   readonly signal: AbortSignal;
-  readonly round: 0 | 1;
+  readonly number: 0 | 1;
   readonly candidates: readonly RegisteredWebhook[];
 }
 
@@ -46,35 +46,35 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
       }
       if (registered.webhook.reinvocationPolicy === 'IfNeeded') waiting.add(registered);
     };
-    await this.#pass({ attributes, signal, round: 0, candidates }, called);
+    await this.#callAll({ attributes, signal, number: 0, candidates }, called);
     if (!isChanged) return;
     const before = structuredClone(attributes.object);
     await this.options.reinvoke?.(attributes, signal);
     if (!jsonEqual(before, attributes.object)) callAgain();
     if (again.size === 0) return;
     // A change of the second round also calls those again that have not had their turn yet.
-    await this.#pass({ attributes, signal, round: 1, candidates }, called, again);
+    await this.#callAll({ attributes, signal, number: 1, candidates }, called, again);
   }
 
   /**
    * Calls the matching webhooks in order, or those of `only`. `called` is called after each webhook, with whether it changed
    * the object.
    */
-  async #pass(
-    passage: Passage,
+  async #callAll(
+    round: Round,
     called: (registered: RegisteredWebhook, changed: boolean) => void,
     only?: ReadonlySet<RegisteredWebhook>,
   ): Promise<void> {
-    const { attributes } = passage;
+    const { attributes } = round;
     const matchOf = await this.matcher(attributes);
     const views = this.views(attributes);
-    for (const [index, registered] of passage.candidates.entries()) {
+    for (const [index, registered] of round.candidates.entries()) {
       // An earlier webhook may have changed the labels that this one selects by.
       const match = only?.has(registered) === false ? undefined : matchOf(registered);
       if (match === undefined) continue;
       const view = await views.of(match.as);
       if (!(await this.dispatcher.conditionsMatch(registered, attributes, view))) continue;
-      const changed = await this.#call(registered, view, passage, `round_${passage.round}_index_${index}`);
+      const changed = await this.#call(registered, view, round, `round_${round.number}_index_${index}`);
       if (changed) views.forget();
       called(registered, changed);
     }
@@ -84,7 +84,7 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   async #call(
     registered: RegisteredWebhook,
     view: ReviewView,
-    { attributes, signal }: Passage,
+    { attributes, signal }: Round,
     place: string,
   ): Promise<boolean> {
     const { webhook, configuration } = registered;

@@ -35,7 +35,7 @@ interface Review {
   readonly body: string;
 }
 
-/** Encodes the review in the version of the object that the webhook registered for, with a random uid. */
+/** Encodes a review of this version, which contains the view, with a random uid. */
 export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, version: ReviewVersion): Review {
   const uid = randomUUID();
   const sub =
@@ -91,19 +91,20 @@ export interface ReviewResult {
   readonly auditAnnotations: Readonly<Record<string, string>>;
 }
 
-/** The error of an invalid response. `called` and `invalidResponse` create it with the two beginnings of its message. */
+/** The error of an invalid response. */
 class ReviewError extends Error {
   override readonly name = 'ReviewError';
 }
 
-const called = (why: string): ReviewError => new ReviewError(`failed to call webhook: ${why}`);
+const callFailure = (why: string): ReviewError => new ReviewError(`failed to call webhook: ${why}`);
 const invalidResponse = (why: string): ReviewError => new ReviewError(`received invalid webhook response: ${why}`);
 
-function asCalled<Result>(work: () => Result): Result {
+/** Runs `work`, and throws its errors as failures of the call. */
+function asCallFailure<Result>(work: () => Result): Result {
   try {
     return work();
   } catch (error) {
-    throw called(errorMessage(error));
+    throw callFailure(errorMessage(error));
   }
 }
 
@@ -112,7 +113,7 @@ function asCalled<Result>(work: () => Result): Result {
  * to which the failure policy applies.
  */
 export function readAnswer(body: Buffer, review: Review, isMutating: boolean): ReviewResult {
-  const value = asCalled(() => {
+  const value = asCallFailure(() => {
     const decoded = decodedReview(body);
     checkReviewKind(decoded, { group: GROUP, version: review.version, kind: 'AdmissionReview' });
     return decoded;
@@ -166,11 +167,11 @@ function checkTypes(response: Readonly<Record<string, unknown>>): void {
     const value = response[name] ?? undefined;
     if (value === undefined || jsonKind(value) === type) continue;
     const field = `AdmissionResponse.response.${name}`;
-    throw called(`json: cannot unmarshal ${jsonKind(value)} into Go struct field ${field} of type ${goType}`);
+    throw callFailure(`json: cannot unmarshal ${jsonKind(value)} into Go struct field ${field} of type ${goType}`);
   }
   const { patch } = response;
   const stray = typeof patch === 'string' ? /[^A-Za-z0-9+/=\r\n]/.exec(patch) : null;
-  if (stray !== null) throw called(`illegal base64 data at input byte ${stray.index}`);
+  if (stray !== null) throw callFailure(`illegal base64 data at input byte ${stray.index}`);
 }
 
 function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMutating: boolean): Buffer | undefined {

@@ -55,10 +55,10 @@ const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [504, 'the server was unable to return a response in the time allotted, but may still be processing the request'],
 ]);
 
-/** Statuses whose message is what the response says. */
+/** The HTTP statuses whose message is the text of the response. */
 const OWN_TEXT: ReadonlySet<number> = new Set([403, 406, 415]);
 
-/** Returns the text of an HTTP error. `body` is what the response says as text, and `unknown` if it has another type. */
+/** Returns the message of an HTTP error. `body` is the text of the response, or `unknown` if the response is no text. */
 function statusText(status: number, body: string): string {
   const known = STATUS_TEXTS.get(status);
   if (known !== undefined) return known;

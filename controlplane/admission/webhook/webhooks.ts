@@ -33,7 +33,7 @@ export interface WebhooksOptions {
   readonly credentials?: WebhookCredentials;
   readonly matchConditions?: MatchConditions;
   readonly metrics?: WebhookMetrics;
-  /** The built-in mutating plugins: they run again after a webhook changed something. */
+  /** Runs the mutating plugins before the webhooks again, after a webhook changed the object. */
   readonly reinvoke?: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
 }
 
@@ -70,7 +70,7 @@ interface Match {
 
 /** A request in the versions that webhooks registered for. Each conversion is cached until the object changes. */
 class Views {
-  readonly #made = new Map<string, Promise<ReviewView>>();
+  readonly #views = new Map<string, Promise<ReviewView>>();
   readonly #attributes: AdmissionAttributes;
   readonly #conversion: VersionConversion;
 
@@ -81,14 +81,14 @@ class Views {
 
   of(as: GroupVersionResource): Promise<ReviewView> {
     const key = `${as.group}/${as.version}/${as.resource}`;
-    let made = this.#made.get(key);
-    if (made === undefined) this.#made.set(key, (made = viewOf(this.#attributes, as, this.#conversion)));
-    return made;
+    let view = this.#views.get(key);
+    if (view === undefined) this.#views.set(key, (view = viewOf(this.#attributes, as, this.#conversion)));
+    return view;
   }
 
   /** Forgets the converted object. Must be called when the object has changed. */
   forget(): void {
-    this.#made.clear();
+    this.#views.clear();
   }
 }
 
@@ -131,7 +131,7 @@ export abstract class WebhookPlugin {
     return new Views(attributes, this.options.conversion);
   }
 
-  /** Reads what rules and selectors match, and resolves to the function that matches one webhook with it. */
+  /** Reads the labels and versions that webhooks select by, and resolves to the function that matches one webhook. */
   protected async matcher(
     attributes: AdmissionAttributes,
   ): Promise<(registered: RegisteredWebhook) => Match | undefined> {

@@ -10,8 +10,8 @@ import type { VersionConversion } from './request-view.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
 import { isResource } from '../../../api/meta/group-resource.ts';
 
-/** Where a kind of policies is read from. `policies` and `bindings` are of the same kind, validating or mutating. */
-export interface PolicySourceOptions {
+/** What a matcher reads. `policies` and `bindings` are of the same kind, validating or mutating. */
+export interface PolicyMatcherOptions {
   readonly listers: Listers;
   readonly conversion: VersionConversion;
   /** The served resources, which map the kind of parameters to its resource. */
@@ -33,7 +33,7 @@ export interface PolicyInvocation {
  * are.
  */
 export class ParamsError extends Error {
-  /** The error is in the policy, not in the binding. */
+  /** Whether the error is in the policy. Otherwise it is in the binding. */
   readonly ofPolicy: boolean;
 
   constructor(message: string, { ofPolicy } = { ofPolicy: false }) {
@@ -42,15 +42,15 @@ export class ParamsError extends Error {
   }
 }
 
-/** Keeps the policies with their bindings sorted until either changes. */
-export class PolicySource {
-  readonly #options: PolicySourceOptions;
+/** Matches requests with one kind of policies. Keeps the policies with their bindings sorted until one of them changes. */
+export class PolicyMatcher {
+  readonly #options: PolicyMatcherOptions;
   readonly #policies: Lister<Policy>;
   readonly #bindings: Lister<PolicyBinding>;
   readonly #namespaces: Lister;
   #sorted: readonly { readonly policy: Policy; readonly bindings: readonly PolicyBinding[] }[] | undefined;
 
-  constructor(options: PolicySourceOptions) {
+  constructor(options: PolicyMatcherOptions) {
     this.#options = options;
     this.#policies = options.listers.of<Policy>(options.policies);
     this.#bindings = options.listers.of<PolicyBinding>(options.bindings);
@@ -67,9 +67,9 @@ export class PolicySource {
       const byPolicy = new Map<string, PolicyBinding[]>();
       for (const binding of byName(this.#bindings.list())) {
         const name = binding.spec?.policyName ?? '';
-        const known = byPolicy.get(name);
-        if (known === undefined) byPolicy.set(name, [binding]);
-        else known.push(binding);
+        const bindings = byPolicy.get(name);
+        if (bindings === undefined) byPolicy.set(name, [binding]);
+        else bindings.push(binding);
       }
       this.#sorted = byName(this.#policies.list()).flatMap((policy) => {
         const bindings = byPolicy.get(policy.metadata.name ?? '');
