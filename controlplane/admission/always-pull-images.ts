@@ -47,6 +47,6 @@ function specOf(attributes: AdmissionAttributes): PodSpec | undefined {
   const spec = podOf(attributes)?.spec;
   if (spec === undefined || attributes.operation === 'CREATE') return spec;
   const old = (attributes.oldObject as Pod | undefined)?.spec;
-  const known = new Set(old === undefined ? [] : allContainers(old).map(({ image }) => image));
-  return allContainers(spec).some(({ image }) => !known.has(image)) ? spec : undefined;
+  const oldImages = new Set(old === undefined ? [] : allContainers(old).map(({ image }) => image));
+  return allContainers(spec).some(({ image }) => !oldImages.has(image)) ? spec : undefined;
 }

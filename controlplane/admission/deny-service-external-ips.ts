@@ -15,8 +15,8 @@ export function denyServiceExternalIps(): AdmissionPlugin {
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     validate(attributes) {
       if (!isResource(attributes.resource, services) || attributes.subresource !== '') return;
-      const known = new Set((attributes.oldObject as Service | undefined)?.spec?.externalIPs ?? []);
-      if (((attributes.object as Service | undefined)?.spec?.externalIPs ?? []).every((address) => known.has(address)))
+      const stored = new Set((attributes.oldObject as Service | undefined)?.spec?.externalIPs ?? []);
+      if (((attributes.object as Service | undefined)?.spec?.externalIPs ?? []).every((address) => stored.has(address)))
         return;
       throw refusal(attributes, 'Use of external IPs is denied by admission control.');
     },

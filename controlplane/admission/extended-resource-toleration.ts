@@ -19,12 +19,12 @@ export function extendedResourceToleration(): AdmissionPlugin {
       const names = new Set<string>();
       for (const { resources } of initAndMainContainers(spec))
         for (const name of Object.keys(resources?.requests ?? {})) if (isExtendedResource(name)) names.add(name);
-      const known = spec.tolerations ?? [];
+      const tolerations = spec.tolerations ?? [];
       const added = [...names]
         .sort()
         .map((key): Toleration => ({ key, operator: 'Exists', effect: 'NoSchedule' }))
-        .filter((one) => !known.some((other) => sameToleration(one, other)));
-      if (added.length > 0) spec.tolerations = [...known, ...added];
+        .filter((one) => !tolerations.some((other) => sameToleration(one, other)));
+      if (added.length > 0) spec.tolerations = [...tolerations, ...added];
     },
   };
 }

@@ -30,10 +30,10 @@ export function uncovered(
   asked: Asked,
   covering: readonly ResourceQuota[],
 ): string | undefined {
-  const mine = limited.filter(({ group, resource }) => group === asked.group && resource === asked.resource);
-  if (mine.length === 0) return undefined;
+  const applicable = limited.filter(({ group, resource }) => group === asked.group && resource === asked.resource);
+  if (applicable.length === 0) return undefined;
   const counted = new Set(covering.flatMap(({ status }) => Object.keys(status?.hard ?? {})));
-  const parts = mine.flatMap(({ matchContains }) => matchContains);
+  const parts = applicable.flatMap(({ matchContains }) => matchContains);
   const missing = [...asked.usage.keys()].filter(
     (name) => parts.some((part) => name.includes(part)) && !counted.has(name),
   );
@@ -44,7 +44,7 @@ export function uncovered(
       ...(spec?.scopeSelector?.matchExpressions ?? []).map(({ scopeName }) => scopeName),
     ]),
   );
-  const open = mine
+  const open = applicable
     .flatMap(({ matchScopes }) => matchScopes)
     .filter((scope) => inScope(asked.resource, asked.object, scope) && !scopes.has(scope.scopeName));
   if (open.length === 0) return undefined;

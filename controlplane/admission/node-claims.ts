@@ -49,13 +49,13 @@ export function nodeClaims(listers: Listers, { now, hostAddresses, assignsRanges
     const old = attributes.oldObject as Node | undefined;
     if (assignsRanges && rangesOf(node) !== rangesOf(old))
       throw refusal(attributes, `node ${quoteText(name)} is not allowed to set its pod ranges`);
-    const known = recorded(old?.metadata.annotations?.[CLAIMS]);
+    const recordedTimes = recorded(old?.metadata.annotations?.[CLAIMS]);
     const claims = [
-      ...provenAddresses(node, known, originOf(attributes.remoteAddress ?? '', hostAddresses)),
-      ...publishedKeys(node).filter((key) => known.has(key) || !isOfAnother(key, name)),
+      ...provenAddresses(node, recordedTimes, originOf(attributes.remoteAddress ?? '', hostAddresses)),
+      ...publishedKeys(node).filter((key) => recordedTimes.has(key) || !isOfAnother(key, name)),
     ];
     const time = formatMicroTime(now());
-    write(node, claims.map((claim) => `${claim} ${known.get(claim) ?? time}`).join(','));
+    write(node, claims.map((claim) => `${claim} ${recordedTimes.get(claim) ?? time}`).join(','));
   };
 }
 
@@ -86,7 +86,7 @@ function originOf(remote: string, hostAddresses: () => readonly string[]): reado
  */
 function provenAddresses(
   { status }: Node,
-  known: ReadonlyMap<string, string>,
+  recordedTimes: ReadonlyMap<string, string>,
   origin: readonly string[],
 ): readonly string[] {
   const isV6 = (address: string): boolean => address.includes(':');
@@ -94,7 +94,7 @@ function provenAddresses(
     .slice(0, MAX_ADDRESSES)
     .flatMap(({ type, address }) => (type === 'InternalIP' ? (canonicalIp(address) ?? []) : []));
   return [...new Set(own)].filter((address) =>
-    origin.some((from) => isV6(from) === isV6(address)) ? origin.includes(address) : known.has(address),
+    origin.some((from) => isV6(from) === isV6(address)) ? origin.includes(address) : recordedTimes.has(address),
   );
 }
 

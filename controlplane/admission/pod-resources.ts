@@ -27,20 +27,20 @@ export function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<strin
         add(total, name, amount);
         add(sidecars, name, amount);
       }
-      const before = sidecars.get(name);
+      const sidecarAmount = sidecars.get(name);
       const peak =
         container.restartPolicy === 'Always'
-          ? (before ?? amount)
-          : before === undefined
+          ? (sidecarAmount ?? amount)
+          : sidecarAmount === undefined
             ? amount
-            : addQuantities(before, amount);
-      const known = largest.get(name);
-      if (known === undefined || compareQuantities(peak, known) > 0) largest.set(name, peak);
+            : addQuantities(sidecarAmount, amount);
+      const largestBefore = largest.get(name);
+      if (largestBefore === undefined || compareQuantities(peak, largestBefore) > 0) largest.set(name, peak);
     }
   }
   for (const [name, amount] of largest) {
-    const known = total.get(name);
-    if (known === undefined || compareQuantities(amount, known) > 0) total.set(name, amount);
+    const before = total.get(name);
+    if (before === undefined || compareQuantities(amount, before) > 0) total.set(name, amount);
   }
   for (const [name, amount] of quantities(spec.resources?.[field])) total.set(name, amount);
   return total;

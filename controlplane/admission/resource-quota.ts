@@ -85,8 +85,8 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
 
   /** Returns the queue of the namespace, and starts to process it. */
   const queueOf = (namespace: string): Queue => {
-    const known = queues.get(namespace);
-    if (known !== undefined) return known;
+    const existing = queues.get(namespace);
+    if (existing !== undefined) return existing;
     const queue: Queue = { waiters: [], refunds: [] };
     queues.set(namespace, queue);
     // The caller fills the queue first. `drain` passes every failure to its waiting requests.
@@ -240,24 +240,24 @@ async function giveBack(
  * and charges of earlier eras are not reverted.
  */
 class Eras {
-  readonly #known = new Map<string, { readonly era: number; readonly used: string }>();
+  readonly #quotas = new Map<string, { readonly era: number; readonly used: string }>();
   #latest = 0;
 
   of(uid: string): number {
-    return this.#known.get(uid)?.era ?? 0;
+    return this.#quotas.get(uid)?.era ?? 0;
   }
 
   saw(uid: string, used: Used): void {
     const text = textOf(used);
-    if (this.#known.get(uid)?.used === text) return;
+    if (this.#quotas.get(uid)?.used === text) return;
     // An era number is never used again, so dropping a quota's entry invalidates its charges as well.
-    if (this.#known.size >= MAX_KNOWN_QUOTAS) this.#known.clear();
+    if (this.#quotas.size >= MAX_KNOWN_QUOTAS) this.#quotas.clear();
     this.#latest += 1;
-    this.#known.set(uid, { era: this.#latest, used: text });
+    this.#quotas.set(uid, { era: this.#latest, used: text });
   }
 
   wrote(uid: string, used: Used): void {
-    this.#known.set(uid, { era: this.of(uid), used: textOf(used) });
+    this.#quotas.set(uid, { era: this.of(uid), used: textOf(used) });
   }
 }
 
@@ -320,10 +320,7 @@ class Ledger {
   }
 }
 
-/**
- * Returns the charges by quota, and none for a dry run. Throws a 403 if a quota refuses the object. `isChargedTo` tells whether
- * a quota is already charged for the object.
- */
+/** Returns the charges by quota, without quotas for which `isChargedTo` is true; none for a dry run. Throws a refusal. */
 function chargesOf(
   attributes: AdmissionAttributes,
   ledgers: readonly Ledger[],

@@ -50,8 +50,8 @@ export class Correlation {
 
   #equal(now: JsonValue, then: JsonValue): boolean {
     if (typeof now !== 'object' || now === null) return jsonEqual(now, then);
-    const known = this.#compared.get(now);
-    if (known !== undefined && known.old === then) return known.equal;
+    const compared = this.#compared.get(now);
+    if (compared !== undefined && compared.old === then) return compared.equal;
     const equal = jsonEqual(now, then);
     this.#compared.set(now, { old: then, equal });
     return equal;

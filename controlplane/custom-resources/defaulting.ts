@@ -73,11 +73,11 @@ function defaultMembers(object: JsonObject, schema: JsonSchema, additions: Addit
     }
   }
   for (const [name, value] of Object.entries(object)) {
-    const known = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
+    const isProperty = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
     const additional = typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined;
-    const inner = known ? schema.properties?.[name] : additional;
+    const inner = isProperty ? schema.properties?.[name] : additional;
     if (inner === undefined || value === undefined) continue;
-    if (value === null && !known && inner.nullable !== true && inner.default !== undefined) {
+    if (value === null && !isProperty && inner.nullable !== true && inner.default !== undefined) {
       setDefault(object, name, inner.default, additions);
     } else defaultInside(value, inner, additions);
   }

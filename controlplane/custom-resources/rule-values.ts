@@ -9,8 +9,8 @@ const renames = new WeakMap<JsonSchema, boolean>();
 
 /** Whether the schema contains a member whose name must be escaped in CEL. */
 function hasRenamed(schema: JsonSchema): boolean {
-  const known = renames.get(schema);
-  if (known !== undefined) return known;
+  const cached = renames.get(schema);
+  if (cached !== undefined) return cached;
   const items = itemsOf(schema);
   const { additionalProperties } = schema;
   const found =

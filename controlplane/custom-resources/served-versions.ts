@@ -138,8 +138,8 @@ export function otherVersions(
   const { group, names, versions } = definition.spec;
   const found = new Map<string, OtherVersion>();
   return (apiVersion) => {
-    const known = found.get(apiVersion);
-    if (known !== undefined) return known;
+    const cached = found.get(apiVersion);
+    if (cached !== undefined) return cached;
     const other = versions.find(({ name }) => apiVersionOf({ group, version: name }) === apiVersion);
     if (other === undefined) return 'refused';
     if (other.name === own.name) return undefined;

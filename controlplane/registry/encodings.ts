@@ -74,8 +74,8 @@ class KeptEncodings implements Encodings {
   }
 
   #cachedOf(entry: Entry): Cached {
-    const known = entry.encodings;
-    if (known instanceof Cached && known.owner === this) return known;
+    const kept = entry.encodings;
+    if (kept instanceof Cached && kept.owner === this) return kept;
     const cached = new Cached(this);
     entry.encodings = cached;
     return cached;

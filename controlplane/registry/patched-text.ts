@@ -29,12 +29,12 @@ export function visitedByOperations(operations: readonly JsonObject[]): Visited 
 function visit(root: Map<string, Visited>, names: readonly string[]): void {
   let members = root;
   for (const [index, name] of names.entries()) {
-    const known = members.get(name);
+    const existing = members.get(name);
     if (index === names.length - 1) {
-      if (known === undefined) members.set(name, true);
+      if (existing === undefined) members.set(name, true);
       return;
     }
-    const inner = known instanceof Map ? (known as Map<string, Visited>) : new Map<string, Visited>();
+    const inner = existing instanceof Map ? (existing as Map<string, Visited>) : new Map<string, Visited>();
     members.set(name, inner);
     members = inner;
   }
@@ -67,6 +67,6 @@ function namesInOrder(struct: StructType, value: JsonObject): string[] {
   const kind = struct.fields.get('kind');
   const isKind = kind !== undefined && kind.protobufNumber === undefined;
   const fields = struct.goOrder ?? fieldsInOrder(struct).map(({ name }) => name);
-  const known = [...(isKind ? ['kind', 'apiVersion'] : []), ...fields];
-  return [...new Set([...known.filter((name) => Object.hasOwn(value, name)), ...Object.keys(value)])];
+  const ordered = [...(isKind ? ['kind', 'apiVersion'] : []), ...fields];
+  return [...new Set([...ordered.filter((name) => Object.hasOwn(value, name)), ...Object.keys(value)])];
 }

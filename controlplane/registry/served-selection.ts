@@ -57,8 +57,8 @@ export async function listMatching(
   const limit = options.continue === '' && options.resourceVersion === '0' ? 0 : options.limit;
   let next = storedSelectors(options);
   for (;;) {
-    const asked = { ...next, limit: limit === 0 ? 0 : Math.max(limit, MIN_PAGE) };
-    const result = await page(asked);
+    const pageOptions = { ...next, limit: limit === 0 ? 0 : Math.max(limit, MIN_PAGE) };
+    const result = await page(pageOptions);
     for (const [index, entry] of result.entries.entries()) {
       if (!matches(entry)) continue;
       entries.push(entry);

@@ -50,10 +50,10 @@ export function policyOf(
     let level: Level = 'privileged';
     const text = labels[PREFIX + mode];
     if (text !== undefined) {
-      const known = LEVELS.find((one) => one === text);
-      if (known === undefined)
+      const named = LEVELS.find((one) => one === text);
+      if (named === undefined)
         errors.push(invalid(fieldOf(mode), text, 'must be one of privileged, baseline, restricted'));
-      level = known ?? (mode === 'enforce' ? 'restricted' : 'privileged');
+      level = named ?? (mode === 'enforce' ? 'restricted' : 'privileged');
     }
     const version = labels[`${PREFIX}${mode}-version`];
     if (version === undefined) return { ...PRIVILEGED, level };

@@ -37,12 +37,12 @@ const compiled = new WeakMap<Policy, CompiledPolicy>();
 
 /** Compiles the policy at its first use; another version of it is another object, which is compiled as well. */
 export function compiledPolicy(policy: Policy): CompiledPolicy {
-  let known = compiled.get(policy);
-  if (known === undefined) {
-    known = compileAll(policy);
-    compiled.set(policy, known);
+  let result = compiled.get(policy);
+  if (result === undefined) {
+    result = compileAll(policy);
+    compiled.set(policy, result);
   }
-  return known;
+  return result;
 }
 
 function compileAll(policy: Policy): CompiledPolicy {

@@ -189,7 +189,7 @@ export class Dispatcher {
 const labelOf = (code: number): string => String(Math.min(code, LARGEST_CODE));
 
 function versionFor({ admissionReviewVersions = [] }: Webhook): (typeof REVIEW_VERSIONS)[number] | undefined {
-  const known: readonly string[] = REVIEW_VERSIONS;
-  const found = admissionReviewVersions.find((one) => known.includes(one));
+  const supported: readonly string[] = REVIEW_VERSIONS;
+  const found = admissionReviewVersions.find((one) => supported.includes(one));
   return REVIEW_VERSIONS.find((one) => one === found);
 }

@@ -60,8 +60,8 @@ const OWN_TEXT: ReadonlySet<number> = new Set([403, 406, 415]);
 
 /** Returns the message of an HTTP error. `body` is the text of the response, or `unknown` if the response is no text. */
 function statusText(status: number, body: string): string {
-  const known = STATUS_TEXTS.get(status);
-  if (known !== undefined) return known;
+  const message = STATUS_TEXTS.get(status);
+  if (message !== undefined) return message;
   if (status === 406 && (body === '' || body === 'unknown'))
     return 'the server was unable to respond with a content type that the client supports';
   if (OWN_TEXT.has(status)) return body;

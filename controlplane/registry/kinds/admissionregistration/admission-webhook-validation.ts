@@ -118,8 +118,8 @@ function webhookErrors(check: ExpressionChecker, webhook: Webhook, at: string, t
 }
 
 function reviewVersionErrors(versions: readonly string[], field: string, tolerance: Tolerance): FieldError[] {
-  const known = REVIEW_VERSIONS.join(', ');
-  if (versions.length === 0) return [required(field, `must specify one of ${known}`)];
+  const supported = REVIEW_VERSIONS.join(', ');
+  if (versions.length === 0) return [required(field, `must specify one of ${supported}`)];
   const seen = new Set<string>();
   const errors = versions.flatMap((version, index) => {
     const at = `${field}[${index}]`;
@@ -128,6 +128,6 @@ function reviewVersionErrors(versions: readonly string[], field: string, toleran
     return invalidFor(at, version, rfc1035LabelErrors(version));
   });
   if (!tolerance.reviewVersions && !versions.some((version) => REVIEW_VERSIONS.includes(version)))
-    errors.push(invalid(field, versions, `must include at least one of ${known}`));
+    errors.push(invalid(field, versions, `must include at least one of ${supported}`));
   return errors;
 }

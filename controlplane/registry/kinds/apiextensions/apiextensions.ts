@@ -37,8 +37,8 @@ function rememberStoredVersion(definition: Definition): void {
   const stored = definition.spec.versions.find((version) => version.storage)?.name;
   if (stored === undefined) return;
   const status = (definition.status ??= {});
-  const known = (status.storedVersions ??= []);
-  if (!known.includes(stored)) known.push(stored);
+  const versions = (status.storedVersions ??= []);
+  if (!versions.includes(stored)) versions.push(stored);
 }
 
 const formatsOf = ({ spec }: Definition): Set<string> =>
@@ -46,8 +46,8 @@ const formatsOf = ({ spec }: Definition): Set<string> =>
 
 /** Returns warnings about formats that validation does not know, on an update only of new ones. */
 function formatWarnings(definition: Definition, old?: Definition): string[] {
-  const known = old === undefined ? new Set<string>() : formatsOf(old);
-  const formats = [...formatsOf(definition).difference(known)];
+  const oldFormats = old === undefined ? new Set<string>() : formatsOf(old);
+  const formats = [...formatsOf(definition).difference(oldFormats)];
   return formats.sort().map((format) => `unrecognized format ${quote(format)}`);
 }
 

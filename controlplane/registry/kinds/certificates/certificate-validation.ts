@@ -172,14 +172,14 @@ function conditionErrors(request: SigningRequest, old: SigningRequest | undefine
   const mayBeBoth = hasBoth(before);
   const mayRepeat = hasDuplicates(before);
   const mayBeEmpty = before.some(({ type }) => (type ?? '') === '');
-  const known = new Set(before.map(stateOf));
+  const storedStates = new Set(before.map(stateOf));
   const earlier = new Set<string>();
   for (const [i, condition] of conditions.entries()) {
     const { type = '', status = '' } = condition;
     const at = `status.conditions[${i}]`;
     if (type === '' && !mayBeEmpty) errors.push(required(`${at}.type`));
     const allowed = FINAL.includes(type) ? ['True'] : ['False', 'True', 'Unknown'];
-    if (!known.has(stateOf(condition))) {
+    if (!storedStates.has(stateOf(condition))) {
       if (status === '') errors.push(required(`${at}.status`));
       else if (!allowed.includes(status)) errors.push(notSupported(`${at}.status`, status, allowed));
     }

@@ -64,7 +64,7 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
     };
     const { verifiesHost: _always, ...tls } = agentTls(credentials(), origin);
     const { secure, host, port } = origin;
-    const asked = dialer.request(
+    const outgoing = dialer.request(
       {
         ...{ secure, host, port },
         purpose: 'kubelet',
@@ -98,7 +98,7 @@ export function requestAgent({ dialer, credentials }: AgentConnection, request: 
         });
       },
     );
-    asked.on('error', failed);
-    asked.end();
+    outgoing.on('error', failed);
+    outgoing.end();
   });
 }

@@ -26,7 +26,7 @@ type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;
 
 type Subset = NonNullable<Endpoints['subsets']>[number];
 
-function subsetErrors(subset: Subset, at: string, known: ReadonlySet<string>): FieldError[] {
+function subsetErrors(subset: Subset, at: string, stored: ReadonlySet<string>): FieldError[] {
   const errors: FieldError[] = [];
   if ((subset.addresses ?? []).length === 0 && (subset.notReadyAddresses ?? []).length === 0) {
     errors.push(required(at, 'must specify `addresses` or `notReadyAddresses`'));
@@ -34,7 +34,7 @@ function subsetErrors(subset: Subset, at: string, known: ReadonlySet<string>): F
   for (const list of ['addresses', 'notReadyAddresses'] as const) {
     for (const [index, { ip = '', hostname = '', nodeName }] of (subset[list] ?? []).entries()) {
       const own = `${at}.${list}[${index}]`;
-      if (!known.has(ip)) errors.push(...ipErrors(`${own}.ip`, ip));
+      if (!stored.has(ip)) errors.push(...ipErrors(`${own}.ip`, ip));
       if (hostname !== '') errors.push(...invalidFor(`${own}.hostname`, hostname, dnsLabelErrors(hostname)));
       if (nodeName !== undefined) errors.push(...invalidFor(`${own}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
       errors.push(...specialAddressErrors(`${own}.ip`, ip));
@@ -60,8 +60,8 @@ const addressesOf = ({ addresses = [], notReadyAddresses = [] }: Subset): string
 
 function endpointsErrors(object: Endpoints, old?: Endpoints): FieldError[] {
   // Addresses of the old object stay valid even if they are not in canonical form.
-  const known = new Set((old?.subsets ?? []).flatMap(addressesOf));
-  return (object.subsets ?? []).flatMap((subset, index) => subsetErrors(subset, `subsets[${index}]`, known));
+  const stored = new Set((old?.subsets ?? []).flatMap(addressesOf));
+  return (object.subsets ?? []).flatMap((subset, index) => subsetErrors(subset, `subsets[${index}]`, stored));
 }
 
 function endpointsWarnings(object: Endpoints): string[] {
@@ -104,15 +104,15 @@ function sliceErrors(object: Slice, old?: Slice): FieldError[] {
     errors.push(notSupported('addressType', addressType, ADDRESS_TYPES));
   if ((ports ?? []).length > MAX_PORTS) errors.push(...maxItems('ports', ports ?? [], MAX_PORTS));
   else errors.push(...portErrors(ports ?? []));
-  const known = new Set((old?.endpoints ?? []).flatMap(({ addresses }) => addresses ?? []));
+  const stored = new Set((old?.endpoints ?? []).flatMap(({ addresses }) => addresses ?? []));
   if ((found ?? []).length > MAX_ENDPOINTS) errors.push(...maxItems('endpoints', found ?? [], MAX_ENDPOINTS));
   else
     for (const [index, endpoint] of (found ?? []).entries())
-      errors.push(...endpointErrors(endpoint, `endpoints[${index}]`, addressType, known));
+      errors.push(...endpointErrors(endpoint, `endpoints[${index}]`, addressType, stored));
   return errors;
 }
 
-function endpointErrors(endpoint: Endpoint, at: string, type: string, known: ReadonlySet<string>): FieldError[] {
+function endpointErrors(endpoint: Endpoint, at: string, type: string, stored: ReadonlySet<string>): FieldError[] {
   const { addresses = [], deprecatedTopology, nodeName, hostname, hints } = endpoint;
   const field = `${at}.addresses`;
   const errors: FieldError[] = [];
@@ -122,7 +122,7 @@ function endpointErrors(endpoint: Endpoint, at: string, type: string, known: Rea
     const own = `${field}[${index}]`;
     const family = FAMILIES.get(type);
     if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(own, address));
-    else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, known }));
+    else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, stored }));
   }
   if (nodeName !== undefined) errors.push(...invalidFor(`${at}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
   const topology = `${at}.deprecatedTopology`;
@@ -138,17 +138,17 @@ function endpointErrors(endpoint: Endpoint, at: string, type: string, known: Rea
 
 interface FamilyRules {
   readonly family: 4 | 6;
-  readonly known: ReadonlySet<string>;
+  readonly stored: ReadonlySet<string>;
 }
 
 /**
  * Validates an address. An address of the wrong family is an error of the list, and every other error is one of the address.
  * Family and form of an address that the slice already has are not validated again.
  */
-function familyErrors(list: string, field: string, address: string, { family, known }: FamilyRules): FieldError[] {
+function familyErrors(list: string, field: string, address: string, { family, stored }: FamilyRules): FieldError[] {
   const ip = parseIp(address);
   if (ip === undefined) return ipErrors(field, address);
-  if (known.has(address)) return specialAddressErrors(field, address);
+  if (stored.has(address)) return specialAddressErrors(field, address);
   const errors = ipErrors(field, address);
   if (errors.length > 0) return errors;
   if (ip.family !== family) errors.push(invalid(list, address, `must be an IPv${family} address`));

@@ -201,10 +201,10 @@ export function clusterAddressErrors(spec: ServiceSpec, old?: ServiceSpec): Fiel
   return errors;
 }
 
-function addressErrors(addresses: readonly string[], known: ReadonlySet<string>): FieldError[] {
+function addressErrors(addresses: readonly string[], stored: ReadonlySet<string>): FieldError[] {
   return addresses.flatMap((address, index) => {
     if (index === 0 && address === 'None')
       return addresses.length > 1 ? [invalid(IPS, addresses, "'None' must be the first and only value")] : [];
-    return known.has(address) ? [] : ipErrors(`${IPS}[${index}]`, address);
+    return stored.has(address) ? [] : ipErrors(`${IPS}[${index}]`, address);
   });
 }

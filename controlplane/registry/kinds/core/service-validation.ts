@@ -61,10 +61,10 @@ function portErrors(
 
 /** Validates external addresses. Stored addresses stay valid even if they are not in canonical form. */
 function externalAddressErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
-  const known = new Set(old?.externalIPs);
+  const stored = new Set(old?.externalIPs);
   return (spec.externalIPs ?? []).flatMap((address, index) => {
     const field = `spec.externalIPs[${index}]`;
-    const errors = known.has(address) ? [] : ipErrors(field, address);
+    const errors = stored.has(address) ? [] : ipErrors(field, address);
     return errors.length > 0 ? errors : specialAddressErrors(field, address);
   });
 }
@@ -190,11 +190,11 @@ function sourceRangeErrors({ spec = {}, metadata }: Service, old: Service | unde
   const ranges = spec.loadBalancerSourceRanges ?? [];
   if (ranges.length > 0) {
     const field = 'spec.LoadBalancerSourceRanges';
-    const known = new Set((old?.spec?.loadBalancerSourceRanges ?? []).map((range) => range.trim()));
+    const stored = new Set((old?.spec?.loadBalancerSourceRanges ?? []).map((range) => range.trim()));
     return [
       ...(balanced ? [] : [forbidden(field, BALANCED_ONLY)]),
       ...ranges.flatMap((range, index) =>
-        known.has(range.trim()) ? [] : cidrErrors(`${field}[${index}]`, range.trim()),
+        stored.has(range.trim()) ? [] : cidrErrors(`${field}[${index}]`, range.trim()),
       ),
     ];
   }
@@ -359,7 +359,7 @@ const IP_MODES = ['Proxy', 'VIP'];
 
 /** Returns the errors of a service's status. IP addresses that are stored already are not validated again. */
 export function serviceStatusErrors(service: Service, old: Service): FieldError[] {
-  const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
+  const stored = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   const ingress = service.status?.loadBalancer?.ingress ?? [];
   if (ingress.length > 0 && service.spec?.type !== 'LoadBalancer') {
     return [forbidden('status.loadBalancer.ingress', "may only be used when `spec.type` is 'LoadBalancer'")];
@@ -367,7 +367,7 @@ export function serviceStatusErrors(service: Service, old: Service): FieldError[
   return ingress.flatMap(({ ip = '', hostname = '', ipMode }, index) => {
     const at = `status.loadBalancer.ingress[${index}]`;
     const errors: FieldError[] = [];
-    if (ip !== '' && !known.has(ip)) errors.push(...ipErrors(`${at}.ip`, ip));
+    if (ip !== '' && !stored.has(ip)) errors.push(...ipErrors(`${at}.ip`, ip));
     if (ipMode === undefined) {
       if (ip !== '') errors.push(required(`${at}.ipMode`, 'must be specified when `ip` is set'));
     } else if (ip === '') errors.push(forbidden(`${at}.ipMode`, 'may not be specified when `ip` is not set'));

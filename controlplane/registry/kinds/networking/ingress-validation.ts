@@ -142,10 +142,10 @@ export function referenceErrors(
 
 /** Returns the errors of an ingress's status. IP addresses that are stored already are not validated again. */
 export function ingressStatusErrors(object: Ingress, old: Ingress): FieldError[] {
-  const known = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
+  const stored = new Set((old.status?.loadBalancer?.ingress ?? []).map(({ ip }) => ip));
   return (object.status?.loadBalancer?.ingress ?? []).flatMap(({ ip = '', hostname = '' }, index) => {
     const at = `status.loadBalancer.ingress[${index}]`;
-    const errors = ip === '' || known.has(ip) ? [] : ipErrors(`${at}.ip`, ip);
+    const errors = ip === '' || stored.has(ip) ? [] : ipErrors(`${at}.ip`, ip);
     if (hostname !== '') {
       errors.push(...invalidFor(`${at}.hostname`, hostname, dnsSubdomainErrors(hostname)));
       if (parseIp(hostname) !== undefined)

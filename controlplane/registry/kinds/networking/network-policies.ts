@@ -41,14 +41,14 @@ function cidrsOf(spec: Spec): Set<string> {
 
 function policyErrors(object: NetworkPolicy, old?: NetworkPolicy): FieldError[] {
   const spec: Spec = object.spec ?? {};
-  const known = old === undefined ? new Set<string>() : cidrsOf(old.spec ?? {});
+  const stored = old === undefined ? new Set<string>() : cidrsOf(old.spec ?? {});
   const errors = validateLabelSelector((spec.podSelector ?? {}) as V1LabelSelector, 'spec.podSelector');
   for (const [index, rule] of (spec.ingress ?? []).entries())
     errors.push(
-      ...ruleErrors(rule.ports ?? [], rule.from ?? [], { at: `spec.ingress[${index}]`, peers: 'from', known }),
+      ...ruleErrors(rule.ports ?? [], rule.from ?? [], { at: `spec.ingress[${index}]`, peers: 'from', stored }),
     );
   for (const [index, rule] of (spec.egress ?? []).entries())
-    errors.push(...ruleErrors(rule.ports ?? [], rule.to ?? [], { at: `spec.egress[${index}]`, peers: 'to', known }));
+    errors.push(...ruleErrors(rule.ports ?? [], rule.to ?? [], { at: `spec.egress[${index}]`, peers: 'to', stored }));
   const types = spec.policyTypes ?? [];
   if (types.length > TYPES.length) {
     errors.push(invalid('spec.policyTypes', types, 'may not specify more than two policyTypes'));
@@ -62,13 +62,13 @@ function policyErrors(object: NetworkPolicy, old?: NetworkPolicy): FieldError[] 
 interface RulePlace {
   readonly at: string;
   readonly peers: 'from' | 'to';
-  readonly known: ReadonlySet<string>;
+  readonly stored: ReadonlySet<string>;
 }
 
 function ruleErrors(ports: readonly Port[], peers: readonly Peer[], place: RulePlace): FieldError[] {
   return [
     ...ports.flatMap((port, index) => portErrors(port, `${place.at}.ports[${index}]`)),
-    ...peers.flatMap((peer, index) => peerErrors(peer, `${place.at}.${place.peers}[${index}]`, place.known)),
+    ...peers.flatMap((peer, index) => peerErrors(peer, `${place.at}.${place.peers}[${index}]`, place.stored)),
   ];
 }
 
@@ -96,14 +96,14 @@ function portErrors({ protocol, port, endPort }: Port, at: string): FieldError[]
 function peerErrors(
   { podSelector, namespaceSelector, ipBlock }: Peer,
   at: string,
-  known: ReadonlySet<string>,
+  stored: ReadonlySet<string>,
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (podSelector !== undefined)
     errors.push(...validateLabelSelector(podSelector as V1LabelSelector, `${at}.podSelector`));
   if (namespaceSelector !== undefined)
     errors.push(...validateLabelSelector(namespaceSelector as V1LabelSelector, `${at}.namespaceSelector`));
-  if (ipBlock !== undefined) errors.push(...blockErrors(ipBlock, `${at}.ipBlock`, known));
+  if (ipBlock !== undefined) errors.push(...blockErrors(ipBlock, `${at}.ipBlock`, stored));
   const selects = podSelector !== undefined || namespaceSelector !== undefined;
   if (ipBlock === undefined) {
     if (!selects) errors.push(required(at, 'must specify a peer'));
@@ -111,15 +111,15 @@ function peerErrors(
   return errors;
 }
 
-function blockErrors(block: NonNullable<Peer['ipBlock']>, at: string, known: ReadonlySet<string>): FieldError[] {
+function blockErrors(block: NonNullable<Peer['ipBlock']>, at: string, stored: ReadonlySet<string>): FieldError[] {
   const { cidr: text = '', except = [] } = block;
   if (text === '') return [required(`${at}.cidr`)];
-  const errors = known.has(text) ? [] : cidrErrors(`${at}.cidr`, text);
+  const errors = stored.has(text) ? [] : cidrErrors(`${at}.cidr`, text);
   const cidr = parseCidr(text);
   if (cidr === undefined) return errors;
   for (const [index, hole] of except.entries()) {
     const field = `${at}.except[${index}]`;
-    if (!known.has(hole)) errors.push(...cidrErrors(field, hole));
+    if (!stored.has(hole)) errors.push(...cidrErrors(field, hole));
     const inner = parseCidr(hole);
     if (inner === undefined) continue;
     if (!cidrContains(cidr, inner.address) || cidr.prefixLength >= inner.prefixLength)

@@ -117,8 +117,8 @@ function requestReferenceErrors(name: string, at: string, names: RequestNames): 
   if (segments.length > 2) return [invalid(at, name, text)];
   const errors = segments.flatMap((segment) => labelErrors(at, segment));
   const [request = '', alternative] = segments;
-  const known = names.get(request);
-  if (known === undefined || (alternative !== undefined && !known.has(alternative)))
+  const subrequests = names.get(request);
+  if (subrequests === undefined || (alternative !== undefined && !subrequests.has(alternative)))
     errors.push(invalid(at, name, text));
   return errors;
 }
@@ -183,8 +183,8 @@ export function dropDeallocatedDevices(object: ResourceClaim, old: ResourceClaim
   const { status } = object;
   if (status?.devices === undefined) return;
   const keysOf = ({ status: of }: ResourceClaim): string[] => (of?.allocation?.devices?.results ?? []).map(deviceKey);
-  const gone = new Set(keysOf(old)).difference(new Set(keysOf(object)));
-  const left = status.devices.filter((device) => !gone.has(deviceKey(device)));
+  const deallocated = new Set(keysOf(old)).difference(new Set(keysOf(object)));
+  const left = status.devices.filter((device) => !deallocated.has(deviceKey(device)));
   if (left.length > 0) status.devices = left;
   else delete status.devices;
 }

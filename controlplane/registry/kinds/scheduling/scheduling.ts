@@ -29,9 +29,9 @@ export const SYSTEM_PRIORITY_CLASSES = [
 ] as const;
 
 function systemNameProblem(name: string, object: PriorityClass): string | undefined {
-  const known = SYSTEM_PRIORITY_CLASSES.find((one) => one.name === name);
-  if (known === undefined) return `${name} is not a known system priority class`;
-  if (object.value !== known.value) return `value of ${name} PriorityClass must be ${known.value}`;
+  const systemClass = SYSTEM_PRIORITY_CLASSES.find((one) => one.name === name);
+  if (systemClass === undefined) return `${name} is not a known system priority class`;
+  if (object.value !== systemClass.value) return `value of ${name} PriorityClass must be ${systemClass.value}`;
   return object.globalDefault === true ? `globalDefault of ${name} PriorityClass must be false` : undefined;
 }
 
