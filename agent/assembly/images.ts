@@ -130,7 +130,7 @@ async function pullVerification(
     onCheck: (result) => checks.with(result).inc(),
   });
   await verification
-    .takeUp(() => runtime.listImages())
+    .recordInterrupted(() => runtime.listImages())
     .catch((error: unknown) => logger.error({ err: error }, 'Cannot check for image pulls that did not complete'));
   return verification;
 }

@@ -47,7 +47,7 @@ export class ContainerCreation {
     const create = sandboxCreateOptions(config, { image: sandboxImage.reference, network, labels, name }, facts());
     const id = (await this.#create(create, name).catch(async (error: unknown) => {
       if (!isCode(error, 'image-not-found')) throw error;
-      await sandboxImage.bring(AbortSignal.timeout(SANDBOX_IMAGE_TIMEOUT_MS));
+      await sandboxImage.provide(AbortSignal.timeout(SANDBOX_IMAGE_TIMEOUT_MS));
       return this.#create(create, name);
     })) as SandboxId;
     return id;

@@ -17,7 +17,7 @@ c.on('end',()=>process.stdout.write('',()=>process.exit(0)));
 c.on('error',e=>{process.stderr.write(String(e.code||e.message)+'\\n');process.exit(1)});`;
 
 interface ForwardTarget {
-  /** The namespace of the pod, which shares the processes with others. */
+  /** The Kubernetes namespace of the pod. Namespaces share the processes. */
   readonly namespace: string;
   readonly ips: readonly string[];
   /** The id of a process in the namespace; 0 for the host's network. */
@@ -27,7 +27,7 @@ interface ForwardTarget {
 /** The maximum number of processes for connections to loopback. Each takes ten megabytes, and clients ask for any number. */
 const MAX_PROCESSES = 32;
 
-/** Connects to ports of sandboxes, and owns the processes that this takes. */
+/** Connects to ports of sandboxes, and owns the processes that connect to loopback. */
 export class PortDialer {
   readonly #processes = new SharedSlots(MAX_PROCESSES);
 

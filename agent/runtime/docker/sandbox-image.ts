@@ -23,7 +23,7 @@ export class SandboxImage {
   }
 
   /** Builds and loads the image, or pulls it. Rejects with the `RuntimeError` of the load or the pull. */
-  bring(signal: AbortSignal): Promise<void> {
+  provide(signal: AbortSignal): Promise<void> {
     this.#providing ??= this.#provide(signal).finally(() => {
       this.#providing = undefined;
     });

@@ -24,7 +24,7 @@ export class DockerStats {
   readonly #client: DockerClient;
   readonly #clock: Clock;
   readonly #instance: string;
-  #sizes: { readonly at: number; readonly byId: Promise<ReadonlyMap<string, number>> } | undefined;
+  #sizes: { readonly atMs: number; readonly byId: Promise<ReadonlyMap<string, number>> } | undefined;
 
   constructor(client: DockerClient, clock: Clock, instance: string) {
     this.#client = client;
@@ -83,15 +83,15 @@ export class DockerStats {
   }
 
   #layerSizes(): Promise<ReadonlyMap<string, number>> {
-    const now = this.#clock.monotonic();
-    if (this.#sizes !== undefined && now - this.#sizes.at < SIZES_TTL_MS) return this.#sizes.byId;
+    const nowMs = this.#clock.monotonic();
+    if (this.#sizes !== undefined && nowMs - this.#sizes.atMs < SIZES_TTL_MS) return this.#sizes.byId;
     const filters = { label: [`${LABEL_INSTANCE}=${this.#instance}`] };
     const byId = this.#client
       .call('container sizes', () => this.#client.docker.listContainers({ size: true, filters }))
       .then((list) => new Map(list.map((entry) => [entry.Id, (entry as { SizeRw?: number }).SizeRw ?? 0])));
     // The caller gets the failure. The next call measures again.
     byId.catch(() => (this.#sizes = undefined));
-    this.#sizes = { at: now, byId };
+    this.#sizes = { atMs: nowMs, byId };
     return byId;
   }
 }

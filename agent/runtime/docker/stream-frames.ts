@@ -13,6 +13,8 @@ export interface Frame {
   readonly last: boolean;
 }
 
+const FRAME_HEADER_BYTES = 8;
+
 /** Splits a stream into frames. Yields a payload that is longer than a chunk in several pieces. */
 export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Frame> {
   let pending: Buffer = Buffer.alloc(0);
@@ -22,10 +24,10 @@ export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator
     pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
     while (pending.length > 0) {
       if (left === 0) {
-        if (pending.length < 8) break;
+        if (pending.length < FRAME_HEADER_BYTES) break;
         stream = pending[0] === 2 ? 'stderr' : 'stdout';
         left = pending.readUInt32BE(4);
-        pending = pending.subarray(8);
+        pending = pending.subarray(FRAME_HEADER_BYTES);
         if (left === 0) continue;
       }
       const payload = pending.subarray(0, left);

@@ -9,7 +9,7 @@ import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { tarEntries, type TarEntry } from '../../../api/codec/tar-entries.ts';
 
 const MAX_MANIFEST_BYTES = 1 << 20;
-/** Matches an image name with a tag or a digest. Does not match an option of a command. */
+/** Matches a text with the characters of an image name. Does not match an option of a command. */
 const REFERENCE = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,1023}$/;
 
 const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () => Transform }[] = [
@@ -21,7 +21,7 @@ const COMPRESSIONS: readonly { readonly magic: string; readonly decompress: () =
 export async function archiveReferences(archive: string): Promise<readonly string[]> {
   // A reader of a FIFO would wait for a writer.
   if (!(await stat(archive)).isFile()) throw new Error(`${archive} is not a regular file`);
-  const magic = await beginning(archive);
+  const magic = await magicOf(archive);
   const compression = COMPRESSIONS.find((candidate) => magic.startsWith(candidate.magic));
   try {
     return await referencesOf(tarEntries(createReadStream(archive), compression?.decompress()));
@@ -31,7 +31,8 @@ export async function archiveReferences(archive: string): Promise<readonly strin
   }
 }
 
-async function beginning(path: string): Promise<string> {
+/** Returns the first four bytes of the file in hexadecimal digits. */
+async function magicOf(path: string): Promise<string> {
   const file = await open(path);
   try {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);

@@ -104,8 +104,8 @@ class Reader {
     this.#file = file;
   }
 
-  report(path: string, what: string): void {
-    this.problems.push(`${this.#file}: ${path === '' ? '' : `${path}: `}${what}`);
+  report(path: string, problem: string): void {
+    this.problems.push(`${this.#file}: ${path === '' ? '' : `${path}: `}${problem}`);
   }
 
   fields(value: JsonValue | undefined, path: string, known: readonly string[]): Fields {
@@ -198,7 +198,7 @@ function durationOf(reader: Reader, fields: Fields, path: string): number {
     return 0;
   }
   const parsed = parseDuration(text);
-  if (parsed === undefined) reader.report(at, `${quoteText(text)} is no duration`);
+  if (parsed === undefined) reader.report(at, `${quoteText(text)} is not a duration such as 10m or 1h30m`);
   else if (parsed < 0) reader.report(at, 'must be greater than or equal to 0');
   return parsed ?? 0;
 }
@@ -249,7 +249,7 @@ function annotationKeys(reader: Reader, fields: Fields, name: string, path: stri
   const keys = reader.texts(fields, name, path);
   for (const [index, key] of keys.entries()) {
     if (!ANNOTATION_KEY.test(key)) reader.report(`${path}.${name}`, `${quoteText(key)} is no name of an annotation`);
-    if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${quoteText(key)} stands twice`);
+    if (keys.indexOf(key) !== index) reader.report(`${path}.${name}`, `${quoteText(key)} is listed twice`);
   }
   return keys;
 }

@@ -32,7 +32,7 @@ interface CredentialProvidersOptions {
   readonly observe?: (plugin: string, run: { readonly tookMs: number; readonly isFailed: boolean }) => void;
 }
 
-interface Kept {
+interface CachedEntries {
   readonly entries: readonly Entry[];
   readonly expiresAtMs: number;
 }
@@ -43,7 +43,8 @@ interface Entry {
   readonly password: string;
 }
 
-interface Owned {
+/** An entry of a plugin, with the service account whose pods may use it. */
+interface FoundEntry {
   readonly entry: Entry;
   readonly source: CredentialSource | undefined;
 }
@@ -58,12 +59,12 @@ interface Identity {
   readonly source: CredentialSource | undefined;
 }
 
-const ANYBODY: Identity = { token: undefined, annotations: undefined, key: '', source: undefined };
+const NO_ACCOUNT: Identity = { token: undefined, annotations: undefined, key: '', source: undefined };
 
 /** Owns the cached credentials. Calls of one plugin with the same request are shared. */
 export class CredentialProviders {
   readonly #options: CredentialProvidersOptions;
-  readonly #kept = new Map<string, Kept>();
+  readonly #cached = new Map<string, CachedEntries>();
   readonly #running = new Map<string, Promise<readonly Entry[]>>();
 
   constructor(options: CredentialProvidersOptions) {
@@ -88,13 +89,13 @@ export class CredentialProviders {
   async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
     const { registry, repository } = parseImageReference(image);
     const target = `${registry}/${repository}`;
-    const found: Owned[] = [];
+    const found: FoundEntry[] = [];
     for (const provider of this.#options.providers) {
       if (!provider.matchImages.some((pattern) => matchesImage(pattern, target))) continue;
       try {
         const identity = await this.#identity(provider.tokenAttributes, pod);
         if (identity === undefined) continue;
-        const entries = await this.#ask(provider, target, identity);
+        const entries = await this.#entries(provider, target, identity);
         for (const entry of entries)
           if (matchesImage(entry.pattern, target)) found.push({ entry, source: identity.source });
       } catch (error) {
@@ -113,18 +114,19 @@ export class CredentialProviders {
       }));
   }
 
-  async #ask(provider: CredentialProvider, target: string, identity: Identity): Promise<readonly Entry[]> {
+  /** Returns the cached entries, or those of a run of the plugin. Joins a run for the same image and identity. */
+  async #entries(provider: CredentialProvider, target: string, identity: Identity): Promise<readonly Entry[]> {
     const { clock, binDirectory, observe } = this.#options;
     const keyOf = (scope: string): string => JSON.stringify([provider.name, scope, identity.key]);
     this.#dropExpired();
     const registry = target.split('/')[0] ?? '';
     for (const scope of [target, registry, 'global']) {
-      const kept = this.#kept.get(keyOf(scope));
-      if (kept !== undefined) return kept.entries;
+      const cached = this.#cached.get(keyOf(scope));
+      if (cached !== undefined) return cached.entries;
     }
     const running = this.#running.get(keyOf(target));
     if (running !== undefined) return running;
-    const ask = async (): Promise<readonly Entry[]> => {
+    const run = async (): Promise<readonly Entry[]> => {
       const response = await runCredentialPlugin({
         provider,
         binDirectory,
@@ -137,38 +139,38 @@ export class CredentialProviders {
       const durationMs =
         response.cacheDuration === undefined ? provider.defaultCacheMs : (parseDuration(response.cacheDuration) ?? 0);
       const scope = { Image: target, Registry: registry, Global: 'global' }[response.cacheKeyType];
-      if (durationMs > 0) this.#kept.set(keyOf(scope), { entries, expiresAtMs: clock.now() + durationMs });
+      if (durationMs > 0) this.#cached.set(keyOf(scope), { entries, expiresAtMs: clock.now() + durationMs });
       return entries;
     };
-    const asked = ask().finally(() => this.#running.delete(keyOf(target)));
-    this.#running.set(keyOf(target), asked);
-    return asked;
+    const started = run().finally(() => this.#running.delete(keyOf(target)));
+    this.#running.set(keyOf(target), started);
+    return started;
   }
 
   #dropExpired(): void {
     const now = this.#options.clock.now();
-    for (const [key, { expiresAtMs }] of this.#kept) if (expiresAtMs <= now) this.#kept.delete(key);
+    for (const [key, { expiresAtMs }] of this.#cached) if (expiresAtMs <= now) this.#cached.delete(key);
   }
 
   /**
-   * Returns the identity for which the plugin is asked; `undefined` if the plugin does not serve this pod. Throws if the
-   * service account or its token cannot be read.
+   * Returns the identity for which the plugin is run; `undefined` if the plugin does not serve this pod. Throws if the service
+   * account or its token cannot be read.
    */
   async #identity(attributes: TokenAttributes | undefined, pod: Pod): Promise<Identity | undefined> {
-    if (attributes === undefined) return ANYBODY;
+    if (attributes === undefined) return NO_ACCOUNT;
     const { namespace } = pod.metadata;
     const name = pod.spec.serviceAccountName ?? '';
-    // Static pods have none.
-    if (name === '') return attributes.requiresServiceAccount ? undefined : ANYBODY;
+    // Static pods have no service account.
+    if (name === '') return attributes.requiresServiceAccount ? undefined : NO_ACCOUNT;
     if (this.#options.client === undefined) throw new Error('credentials of a service account need an API server');
     const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
-    const has = account.metadata.annotations ?? {};
+    const all = account.metadata.annotations ?? {};
     // The required annotations select the plugin. Without them the plugin does not apply to the pod.
-    if (attributes.requiredAnnotations.some((key) => has[key] === undefined)) return undefined;
+    if (attributes.requiredAnnotations.some((key) => all[key] === undefined)) return undefined;
     const annotations = Object.fromEntries(
       [...attributes.requiredAnnotations, ...attributes.optionalAnnotations]
         .toSorted()
-        .flatMap((key) => (has[key] === undefined ? [] : [[key, has[key]]])),
+        .flatMap((key) => (all[key] === undefined ? [] : [[key, all[key]]])),
     );
     const token = await this.#options.token(pod, attributes.audience);
     const parts = [namespace, name, account.metadata.uid, annotations];

@@ -140,6 +140,7 @@ export class ImageGc {
   collect(): Promise<void> {
     return this.#collections.run(async () => {
       const { policy, space, nodeEvent } = this.#options;
+      // Lists the images even if the collection is disabled, because listing records which images are used.
       const candidates = await this.#candidates();
       if (policy.highThresholdPercent === 100 && policy.maxAgeMs === 0) return;
       const images = await this.#freeOld(candidates);

@@ -85,7 +85,7 @@ const MAX_ATTEMPTS = 100;
  * of CRI report no progress, so this is longer than the largest image takes.
  */
 const MAX_PULL_MS = 24 * 3_600_000;
-/** The errors of all attempts become part of a status and an event. */
+/** The maximum length of the error of all attempts, because it becomes part of a status and an event. */
 const LONGEST_MESSAGE = 8192;
 
 interface SharedPull {
@@ -156,7 +156,7 @@ export class ImageManager {
         throw new ImageError('ErrImageNeverPull', message);
       }
       request.isPullRequired = true;
-      return await this.#recorded({ pod, written, reference, record, signal }, credentials);
+      return await this.#pullAndRecord({ pod, written, reference, record, signal }, credentials);
     } finally {
       this.#options.onRequest?.(request);
     }
@@ -187,9 +187,10 @@ export class ImageManager {
 
   /**
    * Pulls an image and records it: writes an intent before the pull, and a record of the pulled image after it. Throws
-   * `ImagePullBackOff` while the last failure is too fresh, and `ErrImagePull` if the intent cannot be written.
+   * `ImagePullBackOff` while the last failure is too fresh, `ErrImagePull` if the intent cannot be written, and the errors of
+   * the pull.
    */
-  async #recorded(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
+  async #pullAndRecord(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
     const { verification } = this.#options;
     const { written } = wanted;
     this.#checkBackOff(wanted);
@@ -244,7 +245,7 @@ export class ImageManager {
       if (signal.aborted) throw error;
       const why = (error as Error).message;
       record('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
-      const [reason, message] = meaning(written, why);
+      const [reason, message] = waitingReason(written, why);
       this.#failures.failed(key, `${reason}: ${message}`);
       throw new ImageError(reason, message, { cause: error });
     } finally {
@@ -270,7 +271,7 @@ export class ImageManager {
   async #shared(reference: string, credentials: readonly PullCredential[], waiter: Waiter): Promise<PullResult> {
     const { namespace, signal } = waiter;
     if (credentials.length > 0) return this.#pullNow(reference, credentials, waiter);
-    const shared = this.#pulls.get(reference) ?? this.#begin(reference, namespace);
+    const shared = this.#pulls.get(reference) ?? this.#beginShared(reference, namespace);
     shared.waiters++;
     try {
       return await untilAborted(shared.result, signal);
@@ -283,7 +284,7 @@ export class ImageManager {
     }
   }
 
-  #begin(reference: string, namespace: string): SharedPull {
+  #beginShared(reference: string, namespace: string): SharedPull {
     const abort = new AbortController();
     const result = this.#pullNow(reference, [], { namespace, signal: abort.signal });
     const shared: SharedPull = { result, abort, waiters: 0 };
@@ -366,19 +367,20 @@ interface Pulled {
 }
 
 /** Prefixes of CRI runtimes' errors that have a reason of their own, with the messages for users. */
-const MEANINGS = [
+const PREFIXES = [
   ['RegistryUnavailable', 'the registry is unavailable'],
   ['SignatureValidationFailed', 'the signature validation failed'],
 ] as const;
 
-function meaning(image: string, why: string): readonly [reason: ImageErrorReason, message: string] {
+function waitingReason(image: string, why: string): readonly [reason: ImageErrorReason, message: string] {
   const bare = why.replace(/^rpc error: code = \w+ desc = /, '');
-  const known = MEANINGS.find(([name]) => bare.startsWith(name));
-  if (known === undefined) return ['ErrImagePull', why];
-  return [known[0], `image pull failed for ${image} because ${known[1]}${bare.slice(known[0].length)}`];
+  const [reason, text] = PREFIXES.find(([prefix]) => bare.startsWith(prefix)) ?? [];
+  if (reason === undefined) return ['ErrImagePull', why];
+  return [reason, `image pull failed for ${image} because ${text}${bare.slice(reason.length)}`];
 }
 
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  return () => (made ??= make());
+/** Returns a function that calls `read` the first time, and then returns the same promise. */
+function once<T>(read: () => Promise<T>): () => Promise<T> {
+  let result: Promise<T> | undefined;
+  return () => (result ??= read());
 }

@@ -110,7 +110,7 @@ function ordered(found: readonly Found[]): readonly PullCredential[] {
   return found.toSorted((a, b) => lastPatternFirst(a.pattern, b.pattern)).map(({ credential }) => credential);
 }
 
-/** Compares patterns by the order of the kubelet's attempts: a longer path comes before a shorter one, and a wildcard last. */
+/** Compares patterns in descending order, as the kubelet does: so a longer path comes before its beginning, and `*` last. */
 export const lastPatternFirst = (a: string, b: string): number => (a < b ? 1 : a > b ? -1 : 0);
 
 /** The formats of image pull secrets by their type, with the key of the data. Secrets of other types have no credentials. */

@@ -57,7 +57,7 @@ export class PullRecords {
   readonly #logger: Logger;
   readonly #intents = new Set<string>();
   readonly #pulled = new Map<string, PulledRecord>();
-  /** The files of records that cannot be read. */
+  /** The names of the files of records that cannot be read. */
   readonly #broken = new Set<string>();
   /** The queues by path, because writes of one file must not overlap. */
   readonly #writes = new KeyedQueue();
@@ -122,7 +122,7 @@ export class PullRecords {
     return this.#write('pulled', imageRef, undefined);
   }
 
-  async #read(folder: string, kind: string, take: (fields: Readonly<Record<string, unknown>>) => boolean) {
+  async #read(folder: string, kind: string, accept: (fields: Readonly<Record<string, unknown>>) => boolean) {
     const directory = join(this.#directory, folder);
     await makeFolder(directory, 0o700);
     for (const name of await readdir(directory)) {
@@ -133,7 +133,7 @@ export class PullRecords {
       } catch (error) {
         this.#logger.debug({ err: error, name }, 'Cannot read or parse a record of an image pull');
       }
-      if (isJsonObject(fields) && isOf(fields, kind) && take(fields)) continue;
+      if (isJsonObject(fields) && isOf(fields, kind) && accept(fields)) continue;
       this.#broken.add(name);
       this.#logger.error(
         { file: join(directory, name) },

@@ -1,7 +1,7 @@
 /**
  * Decides when pulls run: `serializeImagePulls`, `maxParallelImagePulls`, and the pulls per second of `registryPullQPS`. A
- * registry can make a pull last for ever, so a pull that is late lets the next one start beside it, and of the pulls that wait
- * the namespace with the fewest running ones comes first.
+ * registry can make a pull last for ever, so a pull that is late lets the next one start beside it. Of the waiting pulls, one
+ * of the namespace with the fewest running pulls comes first.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 

@@ -156,7 +156,7 @@ export class PullVerification {
    * Called at the start. Records images of interrupted pulls as pulled by this agent, without credentials, and removes their
    * intents. Intents of images that are not on the node stay.
    */
-  async takeUp(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
+  async recordInterrupted(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
     const { records } = this.#options;
     if (records.intents.size === 0) return;
     const images = await listImages();
@@ -177,7 +177,7 @@ export class PullVerification {
     try {
       await this.#options.records.addIntent(image);
     } catch (error) {
-      this.#leave(image);
+      this.#endPull(image);
       throw error;
     }
   }
@@ -188,19 +188,21 @@ export class PullVerification {
       await this.#record(image, imageRef, credentialsOf(used));
     } catch (error) {
       // The intent stays: the image is still known as ours.
-      this.#leave(image);
+      this.#endPull(image);
       this.#options.logger.error({ err: error, image }, 'Cannot write the record of an image pull');
       return;
     }
-    await this.failed(image);
+    await this.#removeIntent(image);
   }
 
-  /**
-   * Called when a pull has failed. Removes the intent, unless another pull of the same image is running. An intent that cannot
-   * be removed is logged.
-   */
+  /** Called when a pull has failed. */
   async failed(image: string): Promise<void> {
-    if (this.#leave(image) > 0) return;
+    await this.#removeIntent(image);
+  }
+
+  /** Ends a pull and removes its intent, unless another pull of the image is running. A failure to remove it is logged. */
+  async #removeIntent(image: string): Promise<void> {
+    if (this.#endPull(image) > 0) return;
     await this.#options.records
       .removeIntent(image)
       .catch((error: unknown) =>
@@ -236,10 +238,10 @@ export class PullVerification {
     const record = records.pulled.get(imageRef);
     const isOurs = record !== undefined || records.intents.has(image);
     if (!mustVerify(policy, allowlist, image, isOurs)) return 'credentialPolicyAllowed';
-    const good = record?.credentialMapping?.[repositoryName(image)];
-    if (good === undefined) return 'mustAuthenticate';
-    if (good.nodePodsAccessible === true) return 'credentialRecordFound';
-    const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = good;
+    const recorded = record?.credentialMapping?.[repositoryName(image)];
+    if (recorded === undefined) return 'mustAuthenticate';
+    if (recorded.nodePodsAccessible === true) return 'credentialRecordFound';
+    const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = recorded;
     if (secrets.length === 0 && accounts.length === 0) return 'mustAuthenticate';
     const given = await credentials();
     for (const { source, hash } of given) {
@@ -247,7 +249,7 @@ export class PullVerification {
       const { kind: _kind, ...coordinates } = source;
       const secret = { ...coordinates, credentialHash: hash };
       const mayAdd = secrets.length < MAX_SECRETS_ADDED;
-      if (!secrets.some((one) => hasHash(one, secret) || (mayAdd && isSame(one, secret)))) continue;
+      if (!secrets.some((one) => hasSameCredentials(one, secret) || (mayAdd && isSame(one, secret)))) continue;
       // A new secret with valid credentials, or new content of a known secret, is recorded, so that both are accepted the next
       // time.
       if (mayAdd) await this.#remember(image, imageRef, secret);
@@ -273,7 +275,8 @@ export class PullVerification {
     if (next !== record) await records.put(next);
   }
 
-  #leave(image: string): number {
+  /** Returns the number of pulls of the image that are still running. */
+  #endPull(image: string): number {
     const left = (this.#pulling.get(image) ?? 1) - 1;
     if (left > 0) this.#pulling.set(image, left);
     else this.#pulling.delete(image);
@@ -281,8 +284,8 @@ export class PullVerification {
   }
 }
 
-/** Whether the credentials are the same, in whatever secret. */
-function hasHash(known: PullSecret, secret: PullSecret): boolean {
+/** Whether two secrets have the same credentials. */
+function hasSameCredentials(known: PullSecret, secret: PullSecret): boolean {
   return known.credentialHash !== '' && known.credentialHash === secret.credentialHash;
 }
 

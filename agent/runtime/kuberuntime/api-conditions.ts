@@ -49,7 +49,7 @@ const OWN_CONDITIONS = [
   RESTARTING,
 ];
 
-interface MadeCondition {
+interface ComputedCondition {
   readonly type: string;
   readonly status: string;
   readonly observedGeneration?: number;
@@ -62,7 +62,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   const { pod, previous, runtime } = input;
   const started = !sandboxChanged(pod, runtime).changed;
   const { containersReady, ready } = readyVerdicts(pod, status);
-  const made: readonly MadeCondition[] = [
+  const computed: readonly ComputedCondition[] = [
     ...resizeConditions(input),
     { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
     { type: 'Initialized', ...initialized(pod, status, previous) },
@@ -73,7 +73,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   ];
   const now = formatTime(input.nowMs);
   const { generation } = pod.metadata;
-  const own = made.map((condition) => {
+  const own = computed.map((condition) => {
     const before = previous?.conditions?.find((entry) => entry.type === condition.type);
     return {
       ...(generation === undefined || condition.type === RESTARTING ? {} : { observedGeneration: generation }),
@@ -95,7 +95,6 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   if (disrupted !== undefined) foreign.push(disrupted);
   const message = input.ended?.disruption;
   if (message === undefined || disrupted !== undefined) return [...foreign, ...own];
-  // Controllers such as the job controller use it to distinguish a disruption from a failure of the pod.
   const disruption = {
     type: 'DisruptionTarget',
     status: 'True',
@@ -111,14 +110,14 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
 /** Returns the time of the decision about a resize, which stays while the decision does. */
 function probeTime(
   before: PodCondition | undefined,
-  { reason, observedGeneration }: MadeCondition,
+  { reason, observedGeneration }: ComputedCondition,
   now: string,
 ): string {
   const isSame = before?.reason === reason && before?.observedGeneration === observedGeneration;
   return (isSame ? before?.lastProbeTime : undefined) ?? now;
 }
 
-function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: PodStatus): MadeCondition {
+function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: PodStatus): ComputedCondition {
   const type = RESTARTING;
   if (phase === 'Succeeded') return { type, status: 'False', reason: 'PodCompleted' };
   if (phase === 'Failed') return { type, status: 'False', reason: 'PodFailed' };
@@ -129,7 +128,10 @@ function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: P
   return { type, status: 'True', ...why };
 }
 
-function resizeConditions({ resize: { pending, inProgress }, terminal }: ConditionsInput): readonly MadeCondition[] {
+function resizeConditions({
+  resize: { pending, inProgress },
+  terminal,
+}: ConditionsInput): readonly ComputedCondition[] {
   if (terminal) return [];
   return [
     ...(inProgress === undefined

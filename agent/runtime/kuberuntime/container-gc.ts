@@ -1,5 +1,5 @@
 /**
- * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays, because
+ * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays by default, because
  * `kubectl logs --previous` shows its log. Of a removed pod nothing stays, not even the directory of its logs.
  */
 import { namesIn } from '../../files/host-directory.ts';
@@ -36,9 +36,10 @@ export interface CollectOptions {
 export interface DeadContainerPolicy {
   /** A negative number means no limit. */
   readonly keptPerContainer: number;
+  /** A negative number means no limit. */
   readonly keptInTotal: number;
   /** Containers that were created before this time can be removed. */
-  readonly madeBeforeMs: number;
+  readonly createdBeforeMs: number;
 }
 
 /**
@@ -54,7 +55,7 @@ export function containersToRemove(
   const groups = new Map<string, ContainerStatus[]>();
   for (const container of containers) {
     const mayStart = container.state === 'created' && podExists(uidOf(container));
-    if (container.state === 'running' || mayStart || container.createdAtMs > policy.madeBeforeMs) continue;
+    if (container.state === 'running' || mayStart || container.createdAtMs > policy.createdBeforeMs) continue;
     const key = `${uidOf(container)}/${container.name}`;
     groups.set(key, [...(groups.get(key) ?? []), container]);
   }
@@ -114,14 +115,14 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   const gone = containersToRemove(containers, podExists, {
     keptPerContainer: options.keptPerContainer ?? 1,
     keptInTotal: options.keptInTotal ?? -1,
-    madeBeforeMs: (options.nowMs ?? Number.POSITIVE_INFINITY) - (options.minAgeMs ?? 0),
+    createdBeforeMs: (options.nowMs ?? Number.POSITIVE_INFINITY) - (options.minAgeMs ?? 0),
   });
-  const attempt = async (what: string, id: string, remove: () => Promise<void>): Promise<boolean> => {
+  const attempt = async (kind: 'container' | 'sandbox', id: string, remove: () => Promise<void>): Promise<boolean> => {
     try {
       await remove();
       return true;
     } catch (error) {
-      logger.debug({ err: error, id }, `Cannot remove a dead ${what} yet`);
+      logger.debug({ err: error, id }, `Cannot remove a dead ${kind} yet`);
       return false;
     }
   };

@@ -87,8 +87,6 @@ export interface ContainerStarterOptions {
   readonly onImageVolumes?: (count: number, outcome: 'mounted' | 'failed') => void;
 }
 
-type Last = Pick<Session, 'pod' | 'status'>;
-
 /** Owns the back-offs of restarts and the waiting reasons. A failed start is returned and not thrown. */
 export class ContainerStarter {
   readonly #options: ContainerStarterOptions;
@@ -145,7 +143,7 @@ export class ContainerStarter {
   }
 
   /** Throws `CrashLoopBackOff` until the delay after the last exit is over. Then it counts the attempt. */
-  #checkBackOff({ pod, status }: Last, container: Container, kind: ContainerKind): void {
+  #checkBackOff({ pod, status }: Session, container: Container, kind: ContainerKind): void {
     const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
     if (last === undefined) return;
     const key = `${podFullName(pod)}_${pod.metadata.uid}_${container.name}_${containerHash(container)}`;

@@ -25,6 +25,8 @@ export interface DnsSettings {
   readonly resolvConf: string;
 }
 
+/** The maximum length of a host name in Linux. */
+const MAX_HOSTNAME_LENGTH = 64;
 /** Matches a valid option. The API takes any text, and a line break in it would add lines to the resolver file. */
 const ONE_WORD = /^[\x21-\x7e]+$/;
 
@@ -156,9 +158,9 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
     return { hostname: pod.spec.hostnameOverride, domain: '' };
   if (pod.spec.setHostnameAsFQDN === true && domain !== '') {
     const full = `${short}.${domain}`;
-    if (full.length > 64)
+    if (full.length > MAX_HOSTNAME_LENGTH)
       throw new Error(
-        `failed to construct FQDN from pod hostname and cluster domain, FQDN ${full} is too long (64 characters is the max, ${full.length} characters requested)`,
+        `failed to construct FQDN from pod hostname and cluster domain, FQDN ${full} is too long (${MAX_HOSTNAME_LENGTH} characters is the max, ${full.length} characters requested)`,
       );
     return { hostname: full, domain };
   }

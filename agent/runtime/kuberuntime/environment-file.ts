@@ -7,8 +7,8 @@
 export function environmentFileValue(text: string, key: string): string {
   let at = 0;
   let line = 1;
-  const fail = (what: string): never => {
-    throw new Error(`invalid environment variable format at line ${line}: ${what}`);
+  const fail = (problem: string): never => {
+    throw new Error(`invalid environment variable format at line ${line}: ${problem}`);
   };
   while (at < text.length) {
     const end = endOfLine(text, at);

@@ -1,4 +1,4 @@
-/** Computes a container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the kubelet's order. */
+/** Computes a container's environment: `env` with `$(VAR)` expansion overrides `envFrom`, which overrides services. */
 import type { Container, Pod } from '../../model/pod.ts';
 import type { ReferencedObjects } from '../../model/referenced-objects.ts';
 import { VolumeError, type VolumeText } from '../container-volumes.ts';
@@ -34,7 +34,7 @@ export class ContainerConfigError extends Error {
 const MAX_CHARACTERS = 16 << 20;
 
 /** Counts the characters that references add, also of values that later ones replace. */
-class Room {
+class CharacterBudget {
   #left = MAX_CHARACTERS;
 
   take(...texts: readonly string[]): void {
@@ -46,17 +46,17 @@ class Room {
 
 /** Expands the words of a command. Throws `ContainerConfigError` if they become too long together. */
 export function expandAll(words: readonly string[], lookup: (name: string) => string | undefined): string[] {
-  const room = new Room();
+  const budget = new CharacterBudget();
   return words.map((word) => {
     const expanded = expand(word, lookup);
-    room.take(expanded);
+    budget.take(expanded);
     return expanded;
   });
 }
 
 /**
  * Expands `$(NAME)` to the variable's value if it is set, and `$$` to a dollar sign. Everything else stays unchanged. Throws if
- * it is too long.
+ * the expansions make the text too long.
  */
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
   let out = '';
@@ -91,11 +91,11 @@ export async function containerEnvironment(
   sources: EnvironmentSources,
 ): Promise<Map<string, string>> {
   const result = new Map<string, string>();
-  const room = new Room();
+  const budget = new CharacterBudget();
   const services = serviceEnvironment(pod, sources.services);
   for (const source of container.envFrom ?? []) {
     for (const [name, value] of await variablesFrom(pod, source, sources)) {
-      room.take(name, value);
+      budget.take(name, value);
       result.set(name, value);
     }
   }
@@ -108,7 +108,7 @@ export async function containerEnvironment(
       value = await variableFrom(pod, container, variable.valueFrom, sources);
     }
     if (value === undefined) continue;
-    room.take(name, value);
+    budget.take(name, value);
     result.set(name, value);
   }
   for (const [name, value] of services) if (!result.has(name)) result.set(name, value);
@@ -222,9 +222,9 @@ function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, stri
     const { name = '', namespace } = service.metadata;
     const spec = (service['spec'] ?? {}) as ServiceSpec;
     if (spec.clusterIP === undefined || spec.clusterIP === '' || spec.clusterIP === 'None') continue;
-    const isMaster = namespace === 'default' && name === 'kubernetes';
+    const isApiServer = namespace === 'default' && name === 'kubernetes';
     if (namespace === pod.metadata.namespace && (pod.spec.enableServiceLinks ?? true)) chosen.set(name, service);
-    else if (isMaster && !chosen.has(name)) chosen.set(name, service);
+    else if (isApiServer && !chosen.has(name)) chosen.set(name, service);
   }
   for (const [name, service] of [...chosen].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
     addService(result, name, (service['spec'] ?? {}) as ServiceSpec);

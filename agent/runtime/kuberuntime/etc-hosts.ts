@@ -7,11 +7,9 @@ import type { PodHostname } from './dns.ts';
 
 function etcHosts(pod: Pod, ips: readonly string[], name: PodHostname, hostFile: string): string {
   const lines = pod.spec.hostNetwork === true ? hostLines(hostFile) : podLines(ips, name);
-  for (const alias of pod.spec.hostAliases ?? []) {
-    if (lines.at(-1)?.startsWith('# Entries') !== true && !lines.includes('# Entries added by HostAliases.'))
-      lines.push('', '# Entries added by HostAliases.');
-    lines.push(`${alias.ip}\t${(alias.hostnames ?? []).join('\t')}`);
-  }
+  const aliases = pod.spec.hostAliases ?? [];
+  if (aliases.length > 0) lines.push('', '# Entries added by HostAliases.');
+  for (const { ip, hostnames = [] } of aliases) lines.push(`${ip}\t${hostnames.join('\t')}`);
   return `${lines.join('\n')}\n`;
 }
 

@@ -43,8 +43,8 @@ export class BrokenBodyError extends Error {}
 export class PlainHttpError extends Error {}
 
 /**
- * Requests the target and follows redirects that stay on its host; `leadsAway` reports another one. Rejects with the
- * kubelet's message `Get "URL": reason`: with a `PlainHttpError` if an HTTPS request gets an HTTP response, and with a
+ * Requests the target and follows redirects that stay on its host; `leadsAway` reports a redirect to another host. Rejects with
+ * the kubelet's message `Get "URL": reason`: with a `PlainHttpError` if an HTTPS request gets an HTTP response, and with a
  * `BrokenBodyError`, whose message has no URL, if the body breaks off.
  */
 export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {
@@ -189,7 +189,7 @@ const REASONS: ReadonlyMap<string, string> = new Map(
   }),
 );
 
-/** The characters of a response that is not HTTP that a message shows. */
+/** The maximum number of characters of a malformed response that a message shows. */
 const MAX_SHOWN = 256;
 
 /**

@@ -19,7 +19,7 @@ import type { RuntimePodStatus } from './runtime-status.ts';
 /** The least time between the signal and the kill, whatever grace was requested and whatever the hook took. */
 const MINIMUM_GRACE_SECONDS = 2;
 
-/** What terminating containers needs. */
+/** The parts of the agent that terminate containers. */
 export interface KillDeps {
   readonly runtime: Pick<Runtime, 'execSync' | 'stopContainer'>;
   readonly clock: Clock;
@@ -89,7 +89,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
  */
 async function preStop(
   { clock, events, logger, runtime, observeHook: observe }: KillDeps,
-  { pod, container, id, podIp, signal: superseded }: KillRequest,
+  { pod, container, id, podIp, signal: killSignal }: KillRequest,
   hook: Hook,
   { fieldPath, signal }: { readonly fieldPath: string; readonly signal: AbortSignal },
 ): Promise<void> {
@@ -100,7 +100,7 @@ async function preStop(
     await runHook(hook, target, { runtime, clock, warn, observe }, signal);
   } catch (error) {
     // The kubelet does not watch a pause that the grace period cuts short, so that it cannot fail.
-    if (superseded.aborted || (signal.aborted && hook.sleep !== undefined)) return;
+    if (killSignal.aborted || (signal.aborted && hook.sleep !== undefined)) return;
     logger.warn(
       { err: error, pod: formatPod(pod), container: container.name },
       'The preStop hook of a container failed',

@@ -65,12 +65,12 @@ interface RefusedResize {
  */
 const RELIST_MS = 1_000;
 
-/** What failed starts mean for the next sync. */
+/** The times of the next sync that failed starts require. */
 type NextSync = { -readonly [field in 'backOffUntilMs' | 'retryAtMs' | 'settlesAtMs']?: number };
 
-/** What the status showed of a container before its start was tried. */
-interface Before {
-  /** The reason of waiting. */
+/** The state of a container before its start was tried. */
+interface StateBefore {
+  /** The reason for which the container waited, if it did. */
   readonly waited: string | undefined;
   /** Whether the container ran for less than the period of the kubelet's relists. */
   readonly wasShort: boolean;
@@ -80,7 +80,7 @@ interface Before {
 function scheduleAfter(
   failed: { readonly reason: string; readonly backOffUntilMs: number | undefined },
   next: NextSync,
-  { waited, wasShort, nowMs }: Before,
+  { waited, wasShort, nowMs }: StateBefore,
 ): void {
   const { reason, backOffUntilMs: untilMs } = failed;
   if (untilMs !== undefined) next.backOffUntilMs = Math.min(next.backOffUntilMs ?? untilMs, untilMs);
@@ -175,12 +175,12 @@ export class KubeRuntime {
     const found = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
     let sandbox: SandboxConfig;
     try {
-      const made =
+      const ensured =
         found === undefined || sandboxId === undefined
           ? await this.#createSandbox(pod, actions.attempt)
           : { id: sandboxId, config: await this.#sandboxConfig(pod, actions.attempt, found.runtimeHandler) };
-      sandboxId = made.id;
-      sandbox = made.config;
+      sandboxId = ensured.id;
+      sandbox = ensured.config;
     } catch (error) {
       // The sandbox of a pod that terminates meanwhile may fail to be created.
       if (signal.aborted) throw error;
@@ -219,7 +219,7 @@ export class KubeRuntime {
       scheduleAfter(failed, next, { waited, wasShort, nowMs: clock.now() });
       return false;
     };
-    // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start the others.
+    // 5. Start ephemeral containers. 6. Start init containers in order. 7. Resize running containers. 8. Start regular ones.
     for (const container of actions.ephemeralToStart) await start(container, 'ephemeral');
     for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
     const killed = new Set(actions.containersToKill.map(({ id }) => id));
@@ -276,10 +276,10 @@ export class KubeRuntime {
     const { runtime, config, events } = this.#options;
     const handler = await config.settings.runtimeHandler(pod);
     if (pod.spec.hostUsers === false) await this.#requireUserNamespaces(handler);
-    const made = await this.#sandboxConfig(pod, attempt, handler, (reason, message) =>
+    const sandbox = await this.#sandboxConfig(pod, attempt, handler, (reason, message) =>
       events.event(pod, 'Warning', reason, message),
     );
-    return { id: await runtime.runSandbox(made), config: made };
+    return { id: await runtime.runSandbox(sandbox), config: sandbox };
   }
 
   async #newSandboxStatus(pod: Pod, id: SandboxId): Promise<SandboxStatus> {

@@ -28,9 +28,9 @@ export function listedMetadata({ metadata }: Pod): { readonly labels: Texts; rea
     if (kept.size === MAX_ENTRIES || characters > MAX_CHARACTERS) break;
     kept.add(entry);
   }
-  const rest = (entries: readonly Entry[] = []): Texts =>
+  const keptOf = (entries: readonly Entry[] = []): Texts =>
     Object.fromEntries(entries.filter((entry) => kept.has(entry)));
-  return { labels: rest(labels), annotations: rest(annotations) };
+  return { labels: keptOf(labels), annotations: keptOf(annotations) };
 }
 
 const lengthOf = ([key, value]: Entry): number => key.length + value.length;

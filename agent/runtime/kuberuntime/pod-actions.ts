@@ -4,6 +4,7 @@
  */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import type { Container, Pod } from '../../model/pod.ts';
+import { KILLED } from '../oom-kill.ts';
 import type { ProbeKind, ProbeResult } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import type { ContainerId, SandboxId } from '../runtime-identity.ts';
@@ -85,7 +86,7 @@ interface Draft {
   readonly kill: ContainerToKill[];
 }
 
-/** Returns the actions for one sync. The next sync begins with what they have changed. */
+/** Returns the actions for one sync. The next sync reads the state that they have caused. */
 export function computePodActions(
   pod: Pod,
   status: RuntimePodStatus,
@@ -188,24 +189,25 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
     return last !== undefined && last.sandboxId === sandbox && last.state !== 'created';
   });
   let initialized = wasInitialized;
-  let latestSeen = false;
+  let hasFoundLatest = false;
   const start = new Set<number>();
+  // The last container that has run decides where the initialization stands: those before it have completed.
   for (let index = init.length - 1; index >= 0; index--) {
     const container = init[index];
     if (container === undefined) continue;
     const found = findContainer(status, container.name);
     // A container that exited in an older sandbox does not count: the new sandbox starts from the beginning.
     const last = found?.sandboxId === sandbox ? found : undefined;
-    const past = wasInitialized || latestSeen;
+    const isCompleted = wasInitialized || hasFoundLatest;
     if (last === undefined) {
-      if (past && isSidecar(container)) start.add(index);
+      if (isCompleted && isSidecar(container)) start.add(index);
       continue;
     }
-    if (past) {
+    if (isCompleted) {
       if (isSidecar(container)) sidecarAction({ container, last, start: () => start.add(index) }, lookups, draft);
       continue;
     }
-    latestSeen = true;
+    hasFoundLatest = true;
     switch (last.state) {
       case 'created':
         start.add(index);
@@ -239,7 +241,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft
         break;
     }
   }
-  if (!wasInitialized && !latestSeen) start.add(0);
+  if (!wasInitialized && !hasFoundLatest) start.add(0);
   draft.init.push(...init.filter((_container, index) => start.has(index)));
   return initialized;
 }
@@ -330,7 +332,7 @@ function regularAction(
     draft.regular.push(container);
     return 'change';
   }
-  const restarts = restartsAfter(pod, container, 137);
+  const restarts = restartsAfter(pod, container, KILLED);
   const message = `Container ${container.name} failed ${failed} probe${restarts ? ', will be restarted' : ''}`;
   draft.kill.push({ id: last.id, container, reason: `${failed}-probe`, message });
   if (restarts) draft.regular.push(container);

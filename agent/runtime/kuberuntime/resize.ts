@@ -86,8 +86,8 @@ export function memoryProblem(
     stats.map((each) => [each.id, Math.max(each.memoryUsageBytes, each.memoryWorkingSetBytes)]),
   );
   const ofPod = [...usages.values()].reduce((sum, usage) => sum + usage, 0);
-  const below = (what: string, limit: number): string =>
-    `attempting to set ${what} memory limit (${limit}) below current usage (${ofPod})`;
+  const below = (owner: string, limit: number): string =>
+    `attempting to set ${owner} memory limit (${limit}) below current usage (${ofPod})`;
   const { podBytes, containers } = lowered;
   const problems = [
     ...(podBytes !== undefined && ofPod >= podBytes ? [below('pod', podBytes)] : []),

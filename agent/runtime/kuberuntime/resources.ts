@@ -63,13 +63,19 @@ export function cpuQuotaUs(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(Math.floor((milliCpu * periodUs) / 1000), MIN_QUOTA_US);
 }
 
+/** The OOM scores of the kubelet. Those of Burstable pods are between the two others. */
+const GUARANTEED_OOM_SCORE_ADJ = -997;
+const BEST_EFFORT_OOM_SCORE_ADJ = 1000;
+const MIN_BURSTABLE_OOM_SCORE_ADJ = 3;
+const MAX_BURSTABLE_OOM_SCORE_ADJ = 999;
+
 function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): number {
-  if (isNodeCriticalPod(pod)) return -997;
+  if (isNodeCriticalPod(pod)) return GUARANTEED_OOM_SCORE_ADJ;
   switch (qosClass(pod)) {
     case 'Guaranteed':
-      return -997;
+      return GUARANTEED_OOM_SCORE_ADJ;
     case 'BestEffort':
-      return 1000;
+      return BEST_EFFORT_OOM_SCORE_ADJ;
     case 'Burstable': {
       const share = memoryShareBytes(pod);
       const scoreOf = (of: Container): number =>
@@ -78,7 +84,7 @@ function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): num
       const score = isSidecar(container)
         ? Math.min(scoreOf(container), Math.max(...pod.spec.containers.map(scoreOf)))
         : scoreOf(container);
-      return Math.min(Math.max(score, 3), 999);
+      return Math.min(Math.max(score, MIN_BURSTABLE_OOM_SCORE_ADJ), MAX_BURSTABLE_OOM_SCORE_ADJ);
     }
   }
 }
@@ -208,7 +214,10 @@ export function podResources(pod: Pod, of: (container: Container) => List): Reco
   return Object.fromEntries(Object.entries(total).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Returns the sum of the containers and sidecars, or the value of a single init container if that is larger. */
+/**
+ * Returns for each resource the sum of the containers and sidecars, or that of an init container and the sidecars before it if
+ * that is larger.
+ */
 function containersResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const total = new Map<string, Quantity>();
   const add = (into: Map<string, Quantity>, list: List): void => {

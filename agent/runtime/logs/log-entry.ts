@@ -4,6 +4,10 @@
  */
 import { quote } from '../../../api/meta/field-error.ts';
 
+/** The bytes of a space and of a line end. */
+const SPACE = 32;
+const NEWLINE = 10;
+
 interface LogEntry {
   /** RFC 3339 with all nine digits after the second; `Z` for every zone without an offset. */
   readonly time: string;
@@ -36,15 +40,15 @@ export function utcOf({ time }: LogEntry): string {
  * for other lines.
  */
 function parseCri(line: Buffer): LogEntry | undefined {
-  const first = line.indexOf(32);
-  const second = first === -1 ? -1 : line.indexOf(32, first + 1);
-  const third = second === -1 ? -1 : line.indexOf(32, second + 1);
+  const first = line.indexOf(SPACE);
+  const second = first === -1 ? -1 : line.indexOf(SPACE, first + 1);
+  const third = second === -1 ? -1 : line.indexOf(SPACE, second + 1);
   if (third === -1) return undefined;
   const time = wholeTime(line.toString('latin1', 0, first));
   const stream = line.toString('latin1', first + 1, second);
   if (time === undefined || (stream !== 'stdout' && stream !== 'stderr')) return undefined;
   const [tag] = line.toString('latin1', second + 1, third).split(':');
-  const end = tag === 'P' && line.at(-1) === 10 ? line.length - 1 : line.length;
+  const end = tag === 'P' && line.at(-1) === NEWLINE ? line.length - 1 : line.length;
   return { time, stream, text: line.subarray(third + 1, end) };
 }
 

@@ -12,6 +12,8 @@ import { quote } from '../../../api/meta/field-error.ts';
 import { LogError, type LogParser, parserOf, utcOf } from './log-entry.ts';
 import { openLog } from './log-files.ts';
 
+/** The byte of a line end. */
+const NEWLINE = 10;
 const CHUNK_BYTES = 64 * 1024;
 /** The longest entry. Runtimes split lines into entries of 16 KiB, so a longer one is invalid. */
 const MAX_LINE_BYTES = 1024 * 1024;
@@ -92,8 +94,8 @@ export async function readLog(
       await followLog(reader, emit, deps, signal);
       return;
     }
-    const torn = reader.rest();
-    if (torn.length > 0) await emit(torn);
+    const incompleteLine = reader.rest();
+    if (incompleteLine.length > 0) await emit(incompleteLine);
   } finally {
     await reader.close();
   }
@@ -223,7 +225,7 @@ class FollowedFile {
     const data = Buffer.concat([this.#rest, chunk.subarray(0, bytesRead)]);
     const lines: Buffer[] = [];
     let from = 0;
-    for (let newline = data.indexOf(10, from); newline !== -1; newline = data.indexOf(10, from)) {
+    for (let newline = data.indexOf(NEWLINE, from); newline !== -1; newline = data.indexOf(NEWLINE, from)) {
       if (!this.#skips) lines.push(data.subarray(from, newline + 1));
       this.#skips = false;
       from = newline + 1;
@@ -242,7 +244,7 @@ class FollowedFile {
     return this.#rest;
   }
 
-  /** Goes to where the last `count` entries begin. One without an end is not counted. Reads back, each byte once. */
+  /** Goes to where the last `count` entries begin. An entry without a line end is not counted. Reads backwards, by chunks. */
   async seekTail(count: number, signal: AbortSignal): Promise<void> {
     let left = count;
     const { size } = await this.#file.stat();
@@ -250,7 +252,7 @@ class FollowedFile {
       const start = Math.max(0, end - CHUNK_BYTES);
       const chunk = Buffer.alloc(end - start);
       await this.#file.read(chunk, 0, chunk.length, start);
-      for (let at = chunk.lastIndexOf(10); at !== -1; at = at === 0 ? -1 : chunk.lastIndexOf(10, at - 1)) {
+      for (let at = chunk.lastIndexOf(NEWLINE); at !== -1; at = at === 0 ? -1 : chunk.lastIndexOf(NEWLINE, at - 1)) {
         if (left === 0) {
           this.#position = start + at + 1;
           return;
@@ -337,7 +339,7 @@ function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   if (entry === undefined) return undefined;
   const { time, stream, text } = entry;
   const isFirst = filter.atLineStart;
-  filter.atLineStart = text.length === 0 || text.at(-1) === 10;
+  filter.atLineStart = text.length === 0 || text.at(-1) === NEWLINE;
   if (filter.sinceText !== '' && utcOf(entry) < filter.sinceText) return Buffer.alloc(0);
   if (stream !== 'stdout' && stream !== 'stderr') throw new LogError(`unexpected stream type ${quote(stream)}`);
   if (filter.stream !== undefined && stream !== filter.stream) return Buffer.alloc(0);

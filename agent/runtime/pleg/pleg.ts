@@ -53,7 +53,7 @@ interface PlegOptions {
   /** The time from a successful relist to the next one; a minute by default. */
   readonly relistMs?: number;
   /** The time from a failed relist to the next one; a second by default. */
-  readonly blindRelistMs?: number;
+  readonly failedRelistMs?: number;
 }
 
 /** The time without a relist after which the PLEG is unhealthy, as in the kubelet (`genericPlegRelistThreshold`). */
@@ -103,13 +103,13 @@ export class Pleg {
 
   /** Lists and reads the containers until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    const { runtime, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
+    const { runtime, relistMs = 60_000, failedRelistMs = 1_000 } = this.#options;
     const stop = (): void => this.#queue.shutDown();
     if (signal.aborted) stop();
     signal.addEventListener('abort', stop, { once: true });
     await Promise.all([
       this.#readPods(),
-      this.#relists.run(signal, async () => ((await this.#relist()) ? relistMs : blindRelistMs)),
+      this.#relists.run(signal, async () => ((await this.#relist()) ? relistMs : failedRelistMs)),
       runtime.events(
         signal,
         (event) => {

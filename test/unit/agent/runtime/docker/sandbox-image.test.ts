@@ -28,10 +28,10 @@ test("the agent's own image is loaded once for all waiting pods, and again after
   };
   const image = new SandboxImage({ load, pull: never }, PAUSE_IMAGE, silentLogger);
   const { signal } = new AbortController();
-  await Promise.all([image.bring(signal), image.bring(signal)]);
+  await Promise.all([image.provide(signal), image.provide(signal)]);
   assert.equal(loaded.length, 1);
   assert.ok(loaded[0]?.includes('manifest.json'));
-  await image.bring(signal);
+  await image.provide(signal);
   assert.equal(loaded.length, 2);
 });
 
@@ -43,7 +43,7 @@ test('another image is pulled, and the next pod retries a failed pull', async ()
   };
   const image = new SandboxImage({ load: never, pull }, 'registry.example/pause:3', silentLogger);
   const { signal } = new AbortController();
-  await assert.rejects(image.bring(signal), /no route/);
-  await image.bring(signal);
+  await assert.rejects(image.provide(signal), /no route/);
+  await image.provide(signal);
   assert.deepEqual(pulled, ['registry.example/pause:3', 'registry.example/pause:3']);
 });

@@ -150,7 +150,7 @@ describe('an image on the node', () => {
     });
     const second = await open();
     const image = { id: ID, repoTags: [IMAGE], repoDigests: [] } as unknown as ImageInfo;
-    await second.takeUp(() => Promise.resolve([image]));
+    await second.recordInterrupted(() => Promise.resolve([image]));
     assert.deepEqual(await files('pulling'), {});
     assert.equal(await asks(second), true);
     assert.equal(await asks(second, secret('a')), true);

@@ -13,7 +13,7 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { createFakeHost, FakeRuntime } from '../../../../fakes/fake-runtime.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 
-const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, madeBeforeMs: Number.POSITIVE_INFINITY };
+const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, createdBeforeMs: Number.POSITIVE_INFINITY };
 
 /**
  * Returns an exited container. The key is `uid/name/attempt`. By default, the container was created at the time of its attempt
@@ -68,7 +68,7 @@ describe('dead containers', () => {
   it('stay while they are younger than the minimum age', () => {
     assert.deepEqual(
       gone([dead('a/main/0', 50), dead('a/main/1', 200), dead('a/main/2', 300)], {
-        madeBeforeMs: 100,
+        createdBeforeMs: 100,
         keptPerContainer: 0,
       }),
       ['a/main/0'],
