@@ -150,8 +150,8 @@ async function start(
 }
 
 /**
- * Writes the record that `orchlet reset` reads. Never rejects: if it cannot be written, for example because the disk is full,
- * the record of an earlier start remains in use.
+ * Writes the record that `orchlet reset` reads. If it cannot be written, for example because the disk is full, the record of an
+ * earlier start remains in use. Rejects if the runtime does not answer.
  */
 async function recordHost(
   { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,

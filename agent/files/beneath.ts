@@ -227,7 +227,7 @@ export class Directory {
     await this.#write(await this.openFile(name, O_WRONLY | O_CREAT | O_EXCL), file);
   }
 
-  /** Replaces the content in place: bind mounts of the file show it. */
+  /** Replaces the content in place, so that bind mounts of the file show it. Creates the file if it does not exist. */
   async overwriteFile(name: string, file: NewFile): Promise<void> {
     await this.#write(await this.openFile(name, O_WRONLY | O_CREAT), file);
   }
@@ -318,7 +318,7 @@ export class Directory {
   }
 }
 
-/** Reads an open file to its end. Rejects if it is larger than `maxBytes`. */
+/** Reads an open file to its end. Rejects if it is larger than `maxBytes`, or grows while it is read. */
 export async function readBounded(
   file: FileHandle,
   { name, maxBytes }: { readonly name: string; readonly maxBytes: number },

@@ -42,9 +42,9 @@ export function portsIn(table: string, state: string): readonly number[] {
     .split('\n')
     .slice(1)
     .map((line) => line.trim().split(/\s+/));
-  return sockets.flatMap(([, local = '', , own]) => {
+  return sockets.flatMap(([, local = '', , socketState]) => {
     const [address = '', port = ''] = local.split(':');
-    return own === state && !LOOPBACK.test(address) && port !== '' ? [Number.parseInt(port, 16)] : [];
+    return socketState === state && !LOOPBACK.test(address) && port !== '' ? [Number.parseInt(port, 16)] : [];
   });
 }
 

@@ -30,6 +30,8 @@ const BLOCK_BYTES = 1024n;
 /** The maximum limit in blocks, which is 8 EiB. Larger limits are set to it. */
 const MAX_BLOCKS = 2n ** 53n;
 const OPTIONS = ['prjquota', 'pquota'];
+/** The length of the output of a tool that an error quotes. */
+const QUOTED_CHARACTERS = 500;
 
 /** The limits of this host, by its own tools. */
 export const hostFolderLimits: FolderLimits = {
@@ -38,11 +40,11 @@ export const hostFolderLimits: FolderLimits = {
     if (mount === undefined) return `the filesystem of ${root} is not known`;
     if (!mount.options.some((option) => OPTIONS.includes(option)))
       return `${mount.path} (${mount.type}) is mounted without project quotas (prjquota)`;
-    for (const [tool, wanted] of [
+    for (const [tool, packageName] of [
       ['setquota', 'quota'],
       ['chattr', 'e2fsprogs'],
     ] as const)
-      if (!(await isInstalled(tool))) return `${tool} is not installed (package ${wanted})`;
+      if (!(await isInstalled(tool))) return `${tool} is not installed (package ${packageName})`;
     return '';
   },
   async limit(folder, bytes) {
@@ -88,6 +90,7 @@ async function projectOf(folder: string): Promise<number | undefined> {
 /** Chooses a project that no folder beside this one has. Removed volumes keep their project until they are empty. */
 async function freeProject(folder: string): Promise<number> {
   const taken = new Set((await projectsBeside(folder)).values());
+  // 30 bits of the hash keep the number below 2^31.
   let project = FIRST_PROJECT + (createHash('sha256').update(basename(folder)).digest().readUInt32BE() >>> 2);
   while (taken.has(project)) project += 1;
   return project;
@@ -113,8 +116,11 @@ async function run(tool: string, args: readonly string[]): Promise<string> {
     return (await execute(tool, args, { timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES })).stdout;
   } catch (error) {
     const { stderr = '' } = error as { stderr?: string };
-    throw new Error(`${tool}: ${stderr.trim().split('\n').join('; ').slice(0, 500) || (error as Error).message}`, {
-      cause: error,
-    });
+    throw new Error(
+      `${tool}: ${stderr.trim().split('\n').join('; ').slice(0, QUOTED_CHARACTERS) || (error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   }
 }

@@ -7,7 +7,7 @@ export const ANNOTATION_CONFIG_HASH = 'kubernetes.io/config.hash';
 /** The time at which the agent saw the pod first, in RFC 3339. */
 export const ANNOTATION_CONFIG_SEEN = 'kubernetes.io/config.seen';
 
-/** The priority of `system-cluster-critical`. Pods from it on are critical, and may preempt others on the node. */
+/** The priority of `system-cluster-critical`. Pods with at least this priority are critical, and may preempt others. */
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 
 /** Whether the pod only shows a static pod at the API server. It is never run itself. */

@@ -9,7 +9,7 @@ import type { Pod } from './pod.ts';
 export interface ReferencedObjects {
   registerPod(pod: Pod): void;
   unregisterPod(pod: Pod): void;
-  /** Returns the object that the pod means by the name. */
+  /** Resolves to the object of this name that the pod may use: of the API, or of the folder of the pod's own manifest. */
   configMap(pod: Pod, name: string): Promise<KubeObject | undefined>;
   secret(pod: Pod, name: string): Promise<KubeObject | undefined>;
 }

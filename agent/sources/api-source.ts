@@ -26,7 +26,7 @@ interface ApiSourceOptions {
 }
 
 /** How long to wait for the API server before the last known pods are started. */
-const PATIENCE_MS = 5_000;
+const LAST_KNOWN_AFTER_MS = 5_000;
 
 /** Reports pods as the informer sees them, several changes of one turn at once. */
 export function createApiSource(options: ApiSourceOptions): PodSource {
@@ -49,7 +49,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
         });
       };
       informer.addHandler({ add: notify, update: notify, delete: notify });
-      const patience = clock.after(PATIENCE_MS, () =>
+      const lastKnownTimer = clock.after(LAST_KNOWN_AFTER_MS, () =>
         background(
           reportLastKnown(options, () => informer.hasSynced, onPods),
           { logger, what: 'Running the last known pods', signal },
@@ -64,7 +64,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
       } catch (error) {
         if (!signal.aborted) throw error;
       } finally {
-        patience.cancel();
+        lastKnownTimer.cancel();
         await informers.close();
       }
     },

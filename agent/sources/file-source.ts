@@ -3,8 +3,8 @@
  * changes that it does not report, as after the directory was deleted and recreated, or on a filesystem without notifications.
  *
  * A manifest that was removed and created again restarts its pods, even with the same content and however soon: the kubelet
- * handles each notification by itself. Here two notifications about the name within a second show it; a replacement by a rename
- * causes one.
+ * handles each notification by itself. Here two notifications about one name within a second count as a removal and a creation;
+ * a replacement by a rename causes one.
  *
  * Names that begin with a dot are ignored. If a manifest is invalid, its last valid pod stays until the manifest is corrected
  * or removed.
@@ -46,7 +46,8 @@ const SETTLE_MS = 10;
 /** How close the notifications of a removal and of a creation are. A scan in between finds the removal itself. */
 const RECREATED_WITHIN_MS = 1_000;
 
-interface KnownFile {
+/** The last valid content of a file. */
+interface ManifestFile {
   readonly content: Buffer;
   readonly pods: readonly Pod[];
   readonly objects: readonly StaticObject[];
@@ -62,7 +63,7 @@ export function createFileSource(options: FileSourceOptions): PodSource {
 class FileSource implements PodSource {
   readonly name = 'file';
   readonly #options: FileSourceOptions;
-  readonly #known = new Map<string, KnownFile>();
+  readonly #manifests = new Map<string, ManifestFile>();
   /** The faults of the last complete scan, which are not reported again. */
   #reportedFaults: ReadonlySet<string> = new Set();
   /** The faults that the current scan has found so far. */
@@ -150,7 +151,7 @@ class FileSource implements PodSource {
     const recreated = new Set<string>();
     for (const [name, { count, atMs }] of this.#renames) {
       const file = join(this.#options.path, name);
-      if (count > 1 && this.#known.has(file) && files.includes(file)) recreated.add(file);
+      if (count > 1 && this.#manifests.has(file) && files.includes(file)) recreated.add(file);
       // One notification may be the first of two.
       if (count > 1 || nowMs - atMs > RECREATED_WITHIN_MS) this.#renames.delete(name);
     }
@@ -158,14 +159,14 @@ class FileSource implements PodSource {
   }
 
   /**
-   * Reads all files, and replaces the ConfigMaps and Secrets. Returns the pods, of those with one name the first, and which of
-   * them are of files that were removed and created again.
+   * Reads all files, and replaces the ConfigMaps and Secrets. Returns the pods, only the first of several with one name, and
+   * those of them whose files were removed and created again.
    */
   async #scan(): Promise<{ readonly pods: readonly Pod[]; readonly recreated: ReadonlySet<Pod> }> {
     this.#foundFaults.clear();
     const files = await this.#files();
-    for (const file of this.#known.keys()) if (!files.includes(file)) this.#known.delete(file);
-    const again = this.#takeRecreated(files);
+    for (const file of this.#manifests.keys()) if (!files.includes(file)) this.#manifests.delete(file);
+    const recreatedFiles = this.#takeRecreated(files);
     const recreated = new Set<Pod>();
     const pods: Pod[] = [];
     const origins = new Map<string, string>();
@@ -186,12 +187,12 @@ class FileSource implements PodSource {
         }
         origins.set(key, file);
         pods.push(pod);
-        if (again.has(file)) recreated.add(pod);
+        if (recreatedFiles.has(file)) recreated.add(pod);
       }
     }
-    const beyond = this.#options.statics.replace([...objects.values()]);
-    const file = objects.get(beyond[0] ?? '')?.file;
-    if (file !== undefined) this.#reportFault(file, `Ignoring ${beyond.join(', ')}: the folder has too many objects`);
+    const excess = this.#options.statics.replace([...objects.values()]);
+    const file = objects.get(excess[0] ?? '')?.file;
+    if (file !== undefined) this.#reportFault(file, `Ignoring ${excess.join(', ')}: the folder has too many objects`);
     this.#reportedFaults = new Set(this.#foundFaults);
     return { pods, recreated };
   }
@@ -224,12 +225,11 @@ class FileSource implements PodSource {
    * Returns the content of a file. Of a file that is invalid or cannot be read, returns the last valid content, or `undefined`
    * if there was none. Returns `undefined` if the file is gone.
    */
-  async #read(file: string): Promise<KnownFile | undefined> {
-    const known = this.#known.get(file);
+  async #read(file: string): Promise<ManifestFile | undefined> {
+    const last = this.#manifests.get(file);
     try {
       const content = await readRegularFile(file, MAX_MANIFEST_BYTES);
-      if (known?.content.equals(content) === true && known.fault === (await objectFault(file, known.objects)))
-        return known;
+      if (last?.content.equals(content) === true && last.fault === (await objectFault(file, last.objects))) return last;
       const { nodeName, yaml, reader } = this.#options;
       const read = await readManifest(content, {
         source: 'file',
@@ -242,13 +242,13 @@ class FileSource implements PodSource {
       for (const warning of read.warnings) this.#options.logger.warn({ file }, warning);
       const fault = await objectFault(file, read.objects);
       const next = { content, pods: read.pods, objects: fault === '' ? read.objects : [], fault };
-      this.#known.set(file, next);
+      this.#manifests.set(file, next);
       if (fault !== '') this.#reportFault(file, fault);
       return next;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
       this.#reportFault(file, errorMessage(error));
-      return known;
+      return last;
     }
   }
 

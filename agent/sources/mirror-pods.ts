@@ -26,7 +26,7 @@ interface MirrorPodsOptions {
   readonly node: () => NodeObject | undefined;
 }
 
-/** Creates mirror pods with the node as their owner, so that they leave with it. */
+/** Creates mirror pods with the node as their owner, so that they are deleted with it. */
 export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   const { client, logger } = options;
   const remove = async ({ metadata: { namespace, name, uid } }: Pod): Promise<void> => {
@@ -95,7 +95,11 @@ function mirrorSpec(spec: Pod['spec']): Pod['spec'] {
       ? { name: volume.name, emptyDir: {} }
       : volume,
   );
-  const plain = <T extends Pod['spec']['containers'][number]>({ envFrom: _from, env, ...container }: T) => ({
+  const withoutReferences = <T extends Pod['spec']['containers'][number]>({
+    envFrom: _from,
+    env,
+    ...container
+  }: T) => ({
     ...container,
     ...(env === undefined
       ? {}
@@ -107,12 +111,12 @@ function mirrorSpec(spec: Pod['spec']): Pod['spec'] {
           ),
         }),
   });
-  const { initContainers, containers, imagePullSecrets: _secrets, ...rest } = spec;
+  const { initContainers, containers, imagePullSecrets: _secrets, ...otherFields } = spec;
   return {
-    ...rest,
+    ...otherFields,
     ...(volumes === undefined ? {} : { volumes }),
-    ...(initContainers === undefined ? {} : { initContainers: initContainers.map(plain) }),
-    containers: containers.map(plain),
+    ...(initContainers === undefined ? {} : { initContainers: initContainers.map(withoutReferences) }),
+    containers: containers.map(withoutReferences),
   } as Pod['spec'];
 }
 

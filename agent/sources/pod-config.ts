@@ -11,8 +11,8 @@ import { type ShapedPod, shapedPod } from './pod-shape.ts';
 import type { PodSource, PodSourceName } from './pod-source.ts';
 
 /**
- * Changes of pods of one source, in the order of their creation. `remove`: the pod is gone from its source. `delete`: its
- * `deletionTimestamp` is set. `reconcile`: only its status differs from the agent's.
+ * Changes of pods of one source; added pods in the order of their creation. `remove`: the pod is gone from its source.
+ * `delete`: its `deletionTimestamp` or grace period has changed. `reconcile`: only its status has changed.
  */
 export interface PodUpdate {
   readonly type: 'add' | 'update' | 'remove' | 'delete' | 'reconcile';
@@ -130,8 +130,8 @@ function shapedOnce(
 ): (pod: Pod) => ShapedPod {
   const results = new WeakMap<Pod, ShapedPod>();
   return (pod) => {
-    const known = results.get(pod);
-    if (known !== undefined) return known;
+    const cached = results.get(pod);
+    if (cached !== undefined) return cached;
     const result = shapedPod(pod, source);
     results.set(pod, result);
     if ('pod' in result) {
@@ -148,19 +148,19 @@ async function runSource(
   signal: AbortSignal,
   { ready, onUpdate }: { readonly ready: Set<PodSource>; readonly onUpdate: (update: PodUpdate) => void },
 ): Promise<void> {
-  let known = new Map<string, Pod>();
+  let last = new Map<string, Pod>();
   const onDuplicate = (pod: string): void =>
     options.logger.error(
       { source: source.name, pod },
       'A source has two pods of the same name, ignoring the second one',
     );
   const firstSeen = (uid: string): string =>
-    known.get(uid)?.metadata.annotations?.[ANNOTATION_CONFIG_SEEN] ?? nanosecondTime(options.clock.now());
+    last.get(uid)?.metadata.annotations?.[ANNOTATION_CONFIG_SEEN] ?? nanosecondTime(options.clock.now());
   const shaped = shapedOnce(source.name, options.logger, firstSeen);
   const usable = (pod: Pod): Pod | undefined => {
     const result = shaped(pod);
     // The containers of a pod must not stop because the pod has become unreadable.
-    return 'pod' in result ? result.pod : known.get(result.uid);
+    return 'pod' in result ? result.pod : last.get(result.uid);
   };
   while (!signal.aborted) {
     try {
@@ -169,8 +169,8 @@ async function runSource(
         const found = pods.map(usable).filter((pod) => pod !== undefined);
         for (const pod of source.name === 'api' ? found : firstOfEachName(found, onDuplicate))
           unique.set(pod.metadata.uid, pod);
-        const updates = diff(source.name, known, [...unique.values()]);
-        known = unique;
+        const updates = diff(source.name, last, [...unique.values()]);
+        last = unique;
         if (!provisional) {
           ready.add(source);
           source.accepted?.([...unique.values()]);

@@ -1,7 +1,7 @@
 /**
  * Owns the ConfigMaps and Secrets of the folder of static pods. The file source replaces the whole set with each scan;
- * listeners get the keys of what changed. `volumes/pod-objects.ts` serves the objects to the pods of the same folder, and to no
- * others.
+ * listeners get the keys of the changed objects. `volumes/pod-objects.ts` serves the objects to the pods of the same folder,
+ * and to no others.
  */
 import { createHash } from 'node:crypto';
 import { PlainError } from '../../api/component/plain-error.ts';
@@ -14,7 +14,7 @@ import { loadSchema } from '../../api/schema/table.ts';
 /** The limit of the API for all decoded values of an object together. */
 const MAX_BYTES = 1024 * 1024;
 const MAX_OBJECTS = 1000;
-const OWN = 'ConfigMap Secret'.split(' ');
+const KINDS: readonly string[] = ['ConfigMap', 'Secret'];
 
 /** The key of an object: `ConfigMap/NAMESPACE/NAME`. */
 export type StaticObjectKey = string;
@@ -32,7 +32,7 @@ export interface StaticObject {
 
 /** Whether the value of a document is an object that static pods may use. */
 export function isStaticObject(value: unknown): boolean {
-  return OWN.includes(String((value as { kind?: unknown } | null)?.kind));
+  return KINDS.includes(String((value as { kind?: unknown } | null)?.kind));
 }
 
 /** Reads a ConfigMap or Secret of the folder of static pods. Throws an error that names the fault. */
@@ -69,9 +69,9 @@ export function readStaticObject(value: unknown): StaticObject {
     .update(JSON.stringify([data, decoded.binaryData]))
     .digest('hex')
     .slice(0, 32);
-  const { stringData: _text, ...rest } = decoded;
+  const { stringData: _text, ...fields } = decoded;
   const metadata = { ...decoded.metadata, name, namespace, uid: digest, resourceVersion: digest };
-  const object = { ...rest, metadata, data } as KubeObject;
+  const object = { ...fields, metadata, data } as KubeObject;
   return { key: staticObjectKey(given.kind, namespace, name), object };
 }
 
@@ -80,7 +80,7 @@ export class StaticObjects {
   #objects: ReadonlyMap<StaticObjectKey, KubeObject> = new Map();
   readonly #listeners: ((changed: ReadonlySet<StaticObjectKey>) => void)[] = [];
 
-  /** Registers a listener that gets the keys of objects that came, changed or went. */
+  /** Registers a listener that gets the keys of objects that were added, changed or removed. */
   onChange(listener: (changed: ReadonlySet<StaticObjectKey>) => void): void {
     this.#listeners.push(listener);
   }

@@ -26,7 +26,7 @@ export class ManifestError extends PlainError {
 /** Decodes, defaults and validates a pod as the API server does. */
 export interface PodReader {
   /**
-   * Returns the pod, warnings about what does not reject it, such as unknown fields, and the errors that do. Throws an error
+   * Returns the pod, warnings such as those of unknown fields, and the errors for which the pod is rejected. Throws an error
    * for a value that cannot be decoded.
    */
   read(value: unknown): {
@@ -148,14 +148,14 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
 /** The maximum number of errors that are reported with their lines, because finding a line takes a pass through the text. */
 const MAX_SHOWN_ERRORS = 20;
 
-/** Sets the fields of a static pod that the agent decides before defaulting: name, namespace, node and tolerations. */
+/** Sets the fields of a static pod that the agent decides before defaulting, such as name, namespace, node and tolerations. */
 function prepare(value: Record<string, unknown>, options: StaticPodOptions): Record<string, unknown> {
   const metadata = asRecord(value['metadata']);
   const spec = asRecord(value['spec']);
-  const { status: _status, ...rest } = value;
+  const { status: _status, ...fields } = value;
   const { name } = metadata;
   return {
-    ...rest,
+    ...fields,
     apiVersion: value['apiVersion'] ?? 'v1',
     kind: 'Pod',
     metadata: {

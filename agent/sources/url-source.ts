@@ -26,7 +26,7 @@ interface UrlSourceOptions {
   readonly logger: Logger;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
-  /** Tests pass another one. */
+  /** Replaces the dialer in tests. */
   readonly dialer?: Pick<Dialer, 'request'>;
 }
 
@@ -44,7 +44,7 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
       let etag: string | undefined;
       let lastError = '';
       const check = async (): Promise<void> => {
-        const answer = await ask(options, etag, signal);
+        const answer = await requestPods(options, etag, signal);
         lastError = '';
         if (answer === undefined) return;
         etag = answer.etag;
@@ -71,12 +71,16 @@ async function readBody(response: IncomingMessage): Promise<Buffer> {
 }
 
 /** Requests the URL. Resolves to `undefined` if the server answers that nothing has changed. Rejects for any other status. */
-async function ask(
+async function requestPods(
   options: UrlSourceOptions,
   etag: string | undefined,
   signal: AbortSignal,
 ): Promise<{ pods: readonly Pod[]; etag: string | undefined } | undefined> {
-  const response = await followed(options, etag, AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]));
+  const response = await finalResponse(
+    options,
+    etag,
+    AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]),
+  );
   const { statusCode: status = 0, statusMessage = '' } = response;
   if (status !== 200) response.destroy();
   if (status === 304) return undefined;
@@ -90,7 +94,7 @@ async function ask(
 }
 
 /** Returns the response after all redirects, or a redirect that must not be followed. Rejects after ten redirects. */
-async function followed(
+async function finalResponse(
   { url: configured, headers, dialer = ownDialer }: UrlSourceOptions,
   etag: string | undefined,
   signal: AbortSignal,

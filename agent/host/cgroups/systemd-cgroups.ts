@@ -52,7 +52,7 @@ interface SystemdCgroupsOptions {
 export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
   /** The resources that were last set on each unit, as JSON. */
-  readonly #given = new Map<string, string>();
+  readonly #applied = new Map<string, string>();
   /** Changes of units must not overlap. */
   readonly #changes = new SerialQueue();
   #warned = false;
@@ -70,12 +70,12 @@ export class SystemdCgroups implements CgroupManager {
       const { files, version } = this.#options;
       const properties = propertiesOf(resources, version);
       const key = JSON.stringify(resources);
-      const given = this.#exists(cgroupPath(name)) ? this.#given.get(name) : undefined;
-      if (given === key) return;
+      const applied = this.#exists(cgroupPath(name)) ? this.#applied.get(name) : undefined;
+      if (applied === key) return;
       try {
-        if (given === undefined) await this.#start(name, properties);
+        if (applied === undefined) await this.#start(name, properties);
         else await this.#change(name, properties);
-        this.#given.set(name, key);
+        this.#applied.set(name, key);
       } catch (error) {
         this.#warn(error);
         await files.set(name, resources);
@@ -92,10 +92,10 @@ export class SystemdCgroups implements CgroupManager {
       const path = [name, unit].map(cgroupPath).find((place) => this.#exists(place));
       if (path === undefined) return false;
       const key = JSON.stringify(resources);
-      if (this.#given.get(unit) === key) return true;
+      if (this.#applied.get(unit) === key) return true;
       try {
         await this.#change(unit, propertiesOf(resources, version));
-        this.#given.set(unit, key);
+        this.#applied.set(unit, key);
         return true;
       } catch (error) {
         this.#warn(error);
@@ -109,7 +109,7 @@ export class SystemdCgroups implements CgroupManager {
       const { files } = this.#options;
       // Stopping a slice kills all processes in it.
       if (await files.isUsed(name)) return;
-      if (this.#given.delete(name) || this.#exists(cgroupPath(name)))
+      if (this.#applied.delete(name) || this.#exists(cgroupPath(name)))
         await this.#call('StopUnit', 'ss', [name, 'replace']).catch((error: unknown) => this.#warn(error));
       // Runtimes create their own directories in the hierarchies of v1 that systemd leaves alone.
       await files.remove(name);

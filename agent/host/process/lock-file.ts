@@ -21,6 +21,8 @@ interface LockFileOptions {
 
 /** The interval of the checks for waiters. */
 const POLL_MS = 1000;
+/** The length of each part of the output of `flock` that an error quotes. */
+const QUOTED_CHARACTERS = 1000;
 
 /**
  * Waits while another process holds the lock. Resolves to a function that unlocks the file, once it is locked. Rejects if the
@@ -39,8 +41,8 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
     await ended;
   };
   let isLocked = false;
-  let complaint = '';
-  child.stderr.on('data', (data: Buffer) => (complaint += data.toString('utf8').slice(0, 1000)));
+  let errorOutput = '';
+  child.stderr.on('data', (data: Buffer) => (errorOutput += data.toString('utf8').slice(0, QUOTED_CHARACTERS)));
   const onAbort = (): void =>
     background(release(), { logger, what: 'Releasing the lock file', fields: { file: path } });
   signal.addEventListener('abort', onAbort, { once: true });
@@ -65,7 +67,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
         new Error(
           signal.aborted
             ? 'stopped while waiting for the lock file'
-            : `the lock file ${path} cannot be locked: ${complaint.trim() || 'flock exited'}`,
+            : `the lock file ${path} cannot be locked: ${errorOutput.trim() || 'flock exited'}`,
         ),
       ),
     );

@@ -12,11 +12,13 @@ import {
   dataHeader,
   decodeHeaders,
   encodeHeaders,
+  FIXED_BYTES,
   FLAG_FIN,
   FRAME,
   type Frame,
   FrameReader,
   STATUS,
+  STREAM_ID_MASK,
 } from './frames.ts';
 import { SpdyStream } from './stream.ts';
 
@@ -54,8 +56,8 @@ export class SpdyConnection {
   readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
 
   /**
-   * Creates a connection. It is a server with `onStream`, and a client without it. `onHeld` gets the size of what was received
-   * and not read, when it changes.
+   * Creates a connection. It is a server with `onStream`, and a client without it. `onHeld` is called with the number of
+   * received bytes that have not been read, when it changes.
    */
   constructor(
     transport: Duplex,
@@ -144,7 +146,7 @@ export class SpdyConnection {
       case FRAME.synReply:
         return this.#answered(frame.payload, (frame.flags & FLAG_FIN) !== 0);
       case FRAME.rstStream: {
-        const id = frame.payload.readUInt32BE(0) & 0x7fffffff;
+        const id = frame.payload.readUInt32BE(0) & STREAM_ID_MASK;
         this.#opening.get(id)?.reject(new Error('the stream was refused'));
         if (this.#onStream === undefined) this.#streams.get(id)?.peerEnded();
         else {
@@ -160,7 +162,7 @@ export class SpdyConnection {
         return;
       case FRAME.headers:
         // Decompressing keeps the state of the compression correct. The headers themselves are not used.
-        await this.#decompress(frame.payload.subarray(4));
+        await this.#decompress(frame.payload.subarray(FIXED_BYTES.headers));
         return;
       case FRAME.goAway:
         if (this.#onStream !== undefined) this.close();
@@ -187,8 +189,8 @@ export class SpdyConnection {
   }
 
   async #open(payload: Buffer, fin: boolean): Promise<void> {
-    const id = payload.readUInt32BE(0) & 0x7fffffff;
-    const headers = decodeHeaders(await this.#decompress(payload.subarray(10)));
+    const id = payload.readUInt32BE(0) & STREAM_ID_MASK;
+    const headers = decodeHeaders(await this.#decompress(payload.subarray(FIXED_BYTES.synStream)));
     if (this.#onStream === undefined || this.#streams.has(id) || this.#streams.size >= MAX_STREAMS) {
       this.#reset(id, STATUS.refusedStream);
       return;
@@ -214,7 +216,7 @@ export class SpdyConnection {
     try {
       await new Promise<void>((resolve, reject) => {
         this.#opening.set(id, { resolve, reject });
-        const fixed = Buffer.alloc(10);
+        const fixed = Buffer.alloc(FIXED_BYTES.synStream);
         fixed.writeUInt32BE(id);
         this.#sendHeaders(FRAME.synStream, fixed, headers).catch(reject);
       });
@@ -228,8 +230,8 @@ export class SpdyConnection {
   }
 
   async #answered(payload: Buffer, fin: boolean): Promise<void> {
-    const id = payload.readUInt32BE(0) & 0x7fffffff;
-    await this.#decompress(payload.subarray(4));
+    const id = payload.readUInt32BE(0) & STREAM_ID_MASK;
+    await this.#decompress(payload.subarray(FIXED_BYTES.synReply));
     this.#opening.get(id)?.resolve();
     if (fin) this.#streams.get(id)?.peerEnded();
   }
@@ -256,7 +258,7 @@ export class SpdyConnection {
   }
 
   #reply(id: number): Promise<void> {
-    const fixed = Buffer.alloc(4);
+    const fixed = Buffer.alloc(FIXED_BYTES.synReply);
     fixed.writeUInt32BE(id);
     return this.#sendHeaders(FRAME.synReply, fixed, {});
   }

@@ -19,6 +19,11 @@ export const FLAG_FIN = 1;
 /** The status codes of RST_STREAM frames. */
 export const STATUS = { protocolError: 1, invalidStream: 2, refusedStream: 3, cancel: 5 } as const;
 
+/** Separates the id of a stream from the bit before it. */
+export const STREAM_ID_MASK = 0x7fffffff;
+/** The number of bytes of a frame's payload before its header block. */
+export const FIXED_BYTES = { synStream: 10, synReply: 4, headers: 4 } as const;
+
 const VERSION = 3;
 const HEADER_BYTES = 8;
 
@@ -30,6 +35,8 @@ export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: 'control'; readonly kind: number; readonly flags: number; readonly payload: Buffer };
 
+/** The maximum number of headers of a stream. */
+const MAX_HEADERS = 1000;
 /** The longest control frame. Those of the streaming protocols have some hundred bytes. */
 const MAX_CONTROL_BYTES = 1 << 16;
 
@@ -62,7 +69,7 @@ export class FrameReader {
       const flags = joined.readUInt8(4);
       const payloadBytes = joined.readUIntBE(5, 3);
       if (first >>> 31 === 0) {
-        this.#data = { streamId: first & 0x7fffffff, fin: (flags & FLAG_FIN) !== 0, leftBytes: payloadBytes };
+        this.#data = { streamId: first & STREAM_ID_MASK, fin: (flags & FLAG_FIN) !== 0, leftBytes: payloadBytes };
         pending = joined.subarray(HEADER_BYTES);
         continue;
       }
@@ -96,7 +103,7 @@ export class FrameReader {
     this.#neededBytes = neededBytes;
   }
 
-  /** Returns what is kept and the chunk, or `undefined` while that is too short. Its bytes are not copied for each chunk. */
+  /** Returns the kept bytes with the chunk, or `undefined` while they are too few. Copies kept bytes rarely. */
   #joined(chunk: Buffer): Buffer | undefined {
     if (this.#keptBytes === 0 && chunk.length >= HEADER_BYTES) return chunk;
     const bytes = this.#keptBytes + chunk.length;
@@ -128,7 +135,7 @@ export function controlFrame(kind: number, flags: number, payload: Buffer): Buff
 /** Encodes the header of a data frame. The payload is sent after it by itself, so that it is not copied. */
 export function dataHeader(streamId: number, fin: boolean, length: number): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
-  header.writeUInt32BE(streamId & 0x7fffffff, 0);
+  header.writeUInt32BE(streamId & STREAM_ID_MASK, 0);
   header.writeUInt8(fin ? FLAG_FIN : 0, 4);
   header.writeUIntBE(length, 5, 3);
   return header;
@@ -171,7 +178,7 @@ export function decodeHeaders(block: Buffer): Record<string, string> {
     return value;
   };
   const count = number();
-  if (count > 1000) throw new Error('a SPDY header block has too many headers');
+  if (count > MAX_HEADERS) throw new Error('a SPDY header block has too many headers');
   for (let index = 0; index < count; index++) {
     const name = text();
     headers[name] = text();
