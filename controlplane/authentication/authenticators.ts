@@ -170,10 +170,10 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   });
   const cached = tokenGroupAdder(cache);
   list.push(bearerAuthenticator(cached));
-  const known = groupAdder(unionAuthenticator(list));
-  const anyone = options.anonymous ? orAnonymous(known, options.anonymousPaths) : known;
+  const identified = groupAdder(unionAuthenticator(list));
+  const authenticator = options.anonymous ? orAnonymous(identified, options.anonymousPaths) : identified;
   return {
-    authenticator: metrics?.measured(anyone, () => clock.monotonic()) ?? anyone,
+    authenticator: metrics?.measured(authenticator, () => clock.monotonic()) ?? authenticator,
     tokens: cached,
     anonymous: options.anonymous && options.anonymousPaths === undefined ? ANONYMOUS : undefined,
     async replaceIssuers(settings, signal) {
@@ -222,11 +222,11 @@ async function tokenAuthenticators(
 }
 
 /** Lets requests without credentials be anonymous. A request with invalid credentials is refused. */
-function orAnonymous(known: Authenticator, paths: readonly string[] | undefined): Authenticator {
+function orAnonymous(inner: Authenticator, paths: readonly string[] | undefined): Authenticator {
   const anonymous = anonymousAuthenticator(paths);
   return {
     authenticate(credentials) {
-      const answer = known.authenticate(credentials);
+      const answer = inner.authenticate(credentials);
       if (answer instanceof Promise) return answer.then((result) => result ?? anonymous.authenticate(credentials));
       return answer ?? anonymous.authenticate(credentials);
     },

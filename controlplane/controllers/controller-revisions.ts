@@ -51,7 +51,7 @@ export function templateOf(revision: ControllerRevision): PodTemplate {
   return template;
 }
 
-/** Returns the hash in the names of objects of the revision; empty if there is none. */
+/** Returns the hash in the names of objects of the revision. It is empty without a revision, and for one without a hash. */
 export function nameHash(revision: ControllerRevision | undefined): string {
   const labels = revision?.metadata.labels;
   return labels?.[REVISION_HASH] ?? labels?.[STATEFUL_HASH] ?? '';

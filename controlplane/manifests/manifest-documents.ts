@@ -13,7 +13,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 export interface ManifestDocument extends GroupVersion {
   readonly kind: string;
   readonly name: string;
-  /** Empty if the manifest names none. */
+  /** The namespace that the manifest names. Empty if it names no namespace. */
   readonly namespace: string;
   readonly object: KubeObject;
   /** The line of the file at which the document begins. */

@@ -52,7 +52,7 @@ export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
 
 /** The options of a get. */
 export interface GetOptions {
-  /** Empty for the newest state, `'0'` for any state, and otherwise a revision: the state must not be older than it. */
+  /** The oldest acceptable revision of the state. An empty text means the newest state, and `'0'` any state. */
   readonly resourceVersion: string;
 }
 
@@ -80,8 +80,8 @@ export interface WatchOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
   /**
-   * If it is empty or `'0'`, the existing objects come first (synthetic ADDED events). Otherwise the events after it follow.
-   * `sendInitialEvents` decides instead, if it is set.
+   * With an empty text or `'0'`, the watch begins with the existing objects (synthetic ADDED events). With a revision, it begins
+   * with the events after that revision. `sendInitialEvents` decides instead, if it is set.
    */
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';

@@ -38,7 +38,7 @@ export const auditFlags = {
     type: 'integer',
     default: 100,
     group: AUDIT,
-    help: 'Size in megabytes at which the audit log is rotated.',
+    help: 'Size in megabytes at which the audit log is rotated. 0 means no limit.',
   }),
   auditLogCompress: flag({
     name: 'audit-log-compress',

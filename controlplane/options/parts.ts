@@ -18,7 +18,7 @@ const DISABLEABLE = [
 /** A value of `--disable`. */
 type Part = (typeof DISABLEABLE)[number];
 
-/** Returns `undefined` if the text is neither a port nor a range of ports. */
+/** Parses a port, such as `22`, or a range of ports, such as `2379-2380`. Returns `undefined` for other texts. */
 export function portSpan(text: string): { readonly first: number; readonly last: number } | undefined {
   const [, from = '', to = from] = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text) ?? [];
   const [first, last] = [Number(from), Number(to)];

@@ -42,7 +42,7 @@ export const servingFlags = {
     type: 'string',
     default: '',
     group: SERVING,
-    help: 'Another name in the serving certificate and in the admin kubeconfig.',
+    help: 'Another name in the serving certificate, by which hosts that join reach the API.',
   }),
   loopbackTargets: flag({
     name: 'loopback-targets',

@@ -184,7 +184,7 @@ export const storageFlags = {
     type: 'string',
     default: '',
     group: STORAGE,
-    help: "When backups are written, as a cron schedule in local time ('0 3 * * *'). Empty: none.",
+    help: "When backups are written, as a cron schedule in local time ('0 3 * * *'). Empty: no backups are written.",
   }),
   backupKeep: flag({
     name: 'backup-keep',

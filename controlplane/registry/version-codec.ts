@@ -22,7 +22,7 @@ import type { Conversion } from './strategy.ts';
 export interface ReadVersion {
   readonly store: StoredResource;
   readonly info: ResourceInfo;
-  /** Absent if the served version is the stored one. */
+  /** The conversion between both versions; `undefined` if the served version is the stored one. */
   readonly conversion: Conversion | undefined;
 }
 

@@ -49,7 +49,7 @@ export interface Fit {
   readonly rejections: readonly NodeRejection[];
   /** The names of the filters that rejected a node. */
   readonly rejectedBy: ReadonlySet<string>;
-  /** The reason why a filter refused the pod as a whole. Empty if none did. */
+  /** The reason why a filter refused the pod as a whole. Empty if no filter refused it. */
   readonly refusal: string;
   /** The trials for preemption. Absent if the pod was refused as a whole. */
   readonly trials: Trials | undefined;

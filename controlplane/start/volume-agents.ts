@@ -1,4 +1,4 @@
-/** Calls the agents of nodes for local volumes, and says with which certificate the control plane calls agents. */
+/** Calls the agents of nodes for local volumes, and returns the credentials with which the control plane calls agents. */
 import { join, isAbsolute, normalize } from 'node:path';
 import type { Node } from '../../api/kinds/kinds.ts';
 import type { VolumeAgents } from '../controllers/storage/local-volumes.ts';
@@ -21,7 +21,7 @@ export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'se
  * agent cannot be reached or refuses, and if its response has no path of the volume.
  */
 export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
-  const ask = async (node: Node, name: string, method: 'PUT' | 'DELETE', query = ''): Promise<unknown> => {
+  const call = async (node: Node, name: string, method: 'PUT' | 'DELETE', query = ''): Promise<unknown> => {
     const origin = agentOrigin(node, addressTypes);
     if (origin === undefined) throw new Error(`the node ${node.metadata.name} has no address yet`);
     return requestAgent(connection, {
@@ -35,7 +35,7 @@ export function volumeAgents(connection: AgentConnection, addressTypes: readonly
   };
   return {
     async create(node, name, capacity) {
-      const answer = await ask(node, name, 'PUT', `?capacity=${capacity}`);
+      const answer = await call(node, name, 'PUT', `?capacity=${capacity}`);
       // Agents of earlier versions limit nothing, and do not report it.
       const { path, unlimited = 'its agent is of an earlier version' } = answer as Record<string, unknown>;
       if (typeof path !== 'string' || !isAbsolute(path) || normalize(path) !== path || !path.endsWith(`/${name}`))
@@ -43,7 +43,7 @@ export function volumeAgents(connection: AgentConnection, addressTypes: readonly
       return { path, unlimited: String(unlimited).slice(0, LONGEST_REASON) };
     },
     async remove(node, name) {
-      await ask(node, name, 'DELETE');
+      await call(node, name, 'DELETE');
     },
   };
 }

@@ -116,7 +116,7 @@ export interface Storage {
    * Writes a consistent copy of all data to a new file while writes continue. Throws `unusable` if nothing is stored durably.
    */
   copyTo(file: string): Promise<void>;
-  /** Absent if nothing is stored durably, or if other processes own what is stored. */
+  /** The records on the disk. Absent if nothing is stored durably, or if other processes own the stored objects. */
   readonly log?: StoredLog | undefined;
   /**
    * Accepts no more writes: they throw `unavailable` with this reason. Resolves to the newest revision, when the running writes

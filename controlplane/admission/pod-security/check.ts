@@ -5,7 +5,7 @@ import type { PodSpec } from '../pod-attributes.ts';
 /** One violated control, as the message of a refusal lists it: `reason (detail)`. */
 export interface Violation {
   readonly reason: string;
-  /** Empty if the reason is complete. */
+  /** The text in parentheses after the reason. Empty for a violation without one. */
   readonly detail: string;
 }
 

@@ -18,7 +18,7 @@ export type Consumption = ReadonlyMap<string, Quantity>;
 export interface DevicesInUse {
   /** Whether an allocation holds the whole device. */
   isTaken(key: string, node?: string): boolean;
-  /** What allocations consume of a shared device. `undefined` if none uses it. */
+  /** What allocations consume of a shared device. `undefined` if no allocation uses it. */
   consumed(key: string, node?: string): Consumption | undefined;
 }
 
@@ -26,7 +26,7 @@ interface Use {
   readonly key: string;
   /** The node of the allocation, or `SEVERAL`. */
   readonly node: string;
-  /** Absent if the allocation holds the whole device. */
+  /** The part of the device that the allocation holds; `undefined` if it holds the whole device. */
   readonly consumption: Consumption | undefined;
 }
 

@@ -12,10 +12,10 @@ import { etcdTarget } from './etcd-interface.ts';
 /** Identifiers are unsigned integers of 64 bits, as decimal text. */
 export interface EtcdMember {
   readonly id: string;
-  /** Empty until the member has started. */
+  /** The name of the member. Empty until the member has started. */
   readonly name: string;
   readonly peerUrls: readonly string[];
-  /** Empty until the member has started. */
+  /** The list is empty until the member has started. */
   readonly clientUrls: readonly string[];
   /** A learner follows the others, but has no vote. */
   readonly isLearner: boolean;

@@ -26,7 +26,7 @@ const MARK_PAGES = 64;
 export interface Salvage {
   /** The rows in the order of their revisions. */
   readonly rows: readonly SalvagedRow[];
-  /** The damage in sentences for the operator. It is empty if there is none. */
+  /** The damage in sentences for the operator. The list is empty without damage. */
   readonly damage: readonly string[];
   readonly lastRevision: number;
 }
