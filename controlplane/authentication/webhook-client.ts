@@ -1,8 +1,8 @@
 /**
  * Sends requests to webhooks and issuers and reads their responses, with bounds on time and size and without redirects.
  *
- * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster). Webhook
- * authentication, webhook authorization, admission webhooks and OpenID key fetches use it.
+ * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster). The
+ * webhooks of authentication, authorization, admission, audit and conversion, and OpenID issuers, are called through it.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { ClientRequest, IncomingMessage } from 'node:http';

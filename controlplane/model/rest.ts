@@ -80,8 +80,8 @@ export interface WatchOptions {
   readonly labelSelector: Selector;
   readonly fieldSelector: FieldSelector;
   /**
-   * With an empty text or `'0'`, the watch begins with the existing objects (synthetic ADDED events). With a revision, it begins
-   * with the events after that revision. `sendInitialEvents` decides instead, if it is set.
+   * With an empty text or `'0'`, the watch begins with the existing objects (synthetic ADDED events). With a revision, it
+   * begins with the events after that revision. `sendInitialEvents` decides instead, if it is set.
    */
   readonly resourceVersion: string;
   readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';

@@ -5,7 +5,7 @@
  * The directory contains `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
  * `front-proxy-client` and `sa.key`/`sa.pub` (service account tokens). `check()` reissues a certificate that expires
  * soon, lacks a current address of the host, or has another subject than required. `onChange` notifies the servers.
- * `start/security.ts` creates it.
+ * `start/security.ts` creates it, and so do a standby and `orchlet certs rotate`.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
