@@ -39,9 +39,9 @@ export async function clusterNames(
   { nameServers, metrics, isConfigured }: ClusterNamesOptions,
 ): Promise<ClusterDns> {
   const logger = parent.child({ part: 'dns' });
-  const known = informers.for(services);
+  const serviceInformer = informers.for(services);
   const slices = informers.for(endpointSlices);
-  known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
+  serviceInformer.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
   const domain = flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase();
   // The metrics read the size of the cache, and the cache reports to an observer of the metrics, which is thus set later.
@@ -63,20 +63,20 @@ export async function clusterNames(
       return config;
     });
   };
-  known.addHandler({ add: follow, update: (_, service) => follow(service) });
+  serviceInformer.addHandler({ add: follow, update: (_, service) => follow(service) });
   // Only agents that serve names load the codec of DNS messages.
   const { ClusterDns: Server } = await import('../network/clusterdns/cluster-dns.ts');
   return new Server({
     names: {
-      service: (namespace, name) => known.get(namespace, name),
+      service: (namespace, name) => serviceInformer.get(namespace, name),
       slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
-      hasServices: (namespace) => known.list(namespace).length > 0,
-      serviceAt: (address) => known.byIndex('address', address)[0],
+      hasServices: (namespace) => serviceInformer.list(namespace).length > 0,
+      serviceAt: (address) => serviceInformer.byIndex('address', address)[0],
       slicesAt: (address) => slices.byIndex('address', address),
       nameServers,
     },
     domain,
-    synced: () => known.hasSynced && slices.hasSynced,
+    synced: () => serviceInformer.hasSynced && slices.hasSynced,
     async upstreams(name) {
       const chosen = stubServers(config, name) ?? config.upstreams;
       if (chosen.length > 0) return chosen;

@@ -87,10 +87,10 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
     };
   }
   const informers = remoteInformers({ client, clock, logger });
-  const known = informers.for(services);
-  const lister = { synced: () => known.hasSynced, list: () => known.list() };
+  const serviceInformer = informers.for(services);
+  const lister = { synced: () => serviceInformer.hasSynced, list: () => serviceInformer.list() };
   const onChange = (listener: () => void): void =>
-    void known.addHandler({ add: listener, update: listener, delete: listener });
+    void serviceInformer.addHandler({ add: listener, update: listener, delete: listener });
   const remembered = checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
   /** Returns the service `kube-dns` if the nodes serve it. A stored one was valid when it was stored. */
   const servedByNodes = (): Service | undefined => {
@@ -110,7 +110,7 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
     ownNameServers: () => (servedByNodes() === undefined ? [] : nameServers()),
     clusterDomain,
     async providedByNodes(aborted) {
-      if (!remembered.synced()) await known.synced(aborted);
+      if (!remembered.synced()) await serviceInformer.synced(aborted);
       const dns = remembered.list().find(isNameServer);
       return dns !== undefined && isServedByNodes(dns);
     },
@@ -161,9 +161,9 @@ async function startNetwork(
 ): Promise<Pick<ClusterServices, 'close'> | undefined> {
   const { flags, signal } = base;
   if (flags.serviceProxy === 'none') return undefined;
-  const known = informers.for(services);
-  if (flags.serviceProxy === 'auto') await known.synced(signal);
-  const dns = known.get(SYSTEM_NAMESPACE, DNS_SERVICE);
+  const serviceInformer = informers.for(services);
+  if (flags.serviceProxy === 'auto') await serviceInformer.synced(signal);
+  const dns = serviceInformer.get(SYSTEM_NAMESPACE, DNS_SERVICE);
   if (flags.serviceProxy === 'auto' && (dns === undefined || !isServedByNodes(dns))) return undefined;
   return serviceNetwork(base, informers, { withNames: servesNames(flags, dns), nameServers, metrics }, facts);
 }
@@ -184,11 +184,11 @@ async function serviceNetwork(
   facts: NodeFacts,
 ): Promise<Pick<ClusterServices, 'close'>> {
   const { flags, clock, logger, nodeName, signal } = base;
-  const known = informers.for(services);
+  const serviceInformer = informers.for(services);
   const slices = informers.for(endpointSlices);
   let dns: ClusterDns | undefined;
   const proxy = new ServiceProxy({
-    services: known,
+    services: serviceInformer,
     slices,
     ...ruleWriters(flags.proxyMode, clock),
     conntrack: hostConntrack(),
@@ -196,7 +196,7 @@ async function serviceNetwork(
     clock,
     logger: logger.child({ part: 'service-proxy' }),
     masqueradeBit: flags.iptablesMasqueradeBit,
-    place: () => placeOf(nodeName, facts.node(), flags, known.get(SYSTEM_NAMESPACE, DNS_SERVICE)),
+    place: () => placeOf(nodeName, facts.node(), flags, serviceInformer.get(SYSTEM_NAMESPACE, DNS_SERVICE)),
     podCidrs: () => facts.podCidrs(),
     nodePortRanges: () => nodePortRanges(flags.nodeportAddresses, facts.node()),
     localhostNodePorts: flags.iptablesLocalhostNodeports && flags.nodeportAddresses.length === 0,

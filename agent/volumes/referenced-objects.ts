@@ -156,9 +156,10 @@ export class WatchedObjects implements ReferencedObjects {
 
   /** Stores the object, and notifies the listeners if it differs from the one that is known. */
   #put(watched: Watched, object: KubeObject | undefined): void {
-    const known = watched.current ?? watched.answered;
+    const previous = watched.current ?? watched.answered;
     watched.current = { object };
-    if (known === undefined || known.object?.metadata.resourceVersion === object?.metadata.resourceVersion) return;
+    if (previous === undefined || previous.object?.metadata.resourceVersion === object?.metadata.resourceVersion)
+      return;
     for (const listener of this.#listeners) listener(watched.pods);
   }
 

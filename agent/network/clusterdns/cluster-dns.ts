@@ -70,9 +70,9 @@ const ALL_ADDRESSES = ['0.0.0.0', '::'] as const;
 const MAX_LISTEN_ATTEMPTS = 10;
 const UPSTREAM_TIMEOUT_MS = 2000;
 /** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
-const FORWARDED = { most: 1000, mostOfOne: 200 };
+const FORWARDED = { most: 1000, maxPerClient: 200 };
 const TCP_IDLE_MS = 10_000;
-const CONNECTIONS = { most: 100, mostOfOne: 20 };
+const CONNECTIONS = { most: 100, maxPerClient: 20 };
 /** The maximum number of queries of one connection that are answered at the same time. */
 const MAX_PIPELINED = 16;
 const MAX_BYTES = { udp: MAX_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;
@@ -103,15 +103,15 @@ interface Listener {
 export class ClusterDns {
   readonly #options: ClusterDnsOptions;
   #listeners: readonly Listener[] = [];
-  readonly #served = new Set<Family>();
+  readonly #servedFamilies = new Set<Family>();
   #port = 0;
-  readonly #forwarded = new ClientShares(FORWARDED);
-  readonly #order: UpstreamOrder;
+  readonly #forwardedQueries = new ClientShares(FORWARDED);
+  readonly #upstreamOrder: UpstreamOrder;
   readonly #connections = new ClientShares(CONNECTIONS);
 
   constructor(options: ClusterDnsOptions) {
     this.#options = options;
-    this.#order = new UpstreamOrder(options.clock);
+    this.#upstreamOrder = new UpstreamOrder(options.clock);
   }
 
   /** The port of the server, or 0 until it listens. */
@@ -126,7 +126,7 @@ export class ClusterDns {
 
   /** Lets the server answer queries of this family from now on. It is called once rules keep all but the pods away. */
   serve(family: Family): void {
-    this.#served.add(family);
+    this.#servedFamilies.add(family);
   }
 
   /** Binds UDP and TCP of all addresses to the same port. For port 0 the system chooses it. A host may lack IPv6. */
@@ -165,7 +165,7 @@ export class ClusterDns {
       this.#options.logger.warn({ err: error.message }, 'The UDP socket of the name server failed'),
     );
     udp.on('message', (message, peer) => {
-      if (!this.#served.has(family)) return;
+      if (!this.#servedFamilies.has(family)) return;
       this.#answer(message, { address: peer.address, transport: 'udp' })
         .then((answer) => {
           if (answer !== undefined && this.#listeners.includes(listener)) udp.send(answer, peer.port, peer.address);
@@ -185,12 +185,12 @@ export class ClusterDns {
   #accept(socket: Socket, family: Family): void {
     const address = socket.remoteAddress ?? '';
     socket.on('error', () => socket.destroy());
-    if (!this.#served.has(family) || !this.#connections.take(address)) {
+    if (!this.#servedFamilies.has(family) || !this.#connections.take(address)) {
       socket.destroy();
       return;
     }
     socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
-    this.#converse(socket, { address, transport: 'tcp' })
+    this.#serveConnection(socket, { address, transport: 'tcp' })
       .catch(this.#logFailure)
       .finally(() => {
         this.#connections.release(address);
@@ -202,7 +202,7 @@ export class ClusterDns {
    * Answers the queries of a TCP connection. Reads on only while the client takes the responses, so that a connection has a
    * bounded number of them in memory.
    */
-  async #converse(socket: Socket, client: Client): Promise<void> {
+  async #serveConnection(socket: Socket, client: Client): Promise<void> {
     const pending = new Set<Promise<void>>();
     for await (const message of queriesOf(socket)) {
       const answering = this.#answer(message, client)
@@ -265,7 +265,7 @@ export class ClusterDns {
     try {
       const refusal = refusalOf(query, question);
       if (refusal !== NO_ERROR) return reply(query, { code: refusal, answers: [], additionals: [] }, transport);
-      const local = await this.#local(question, 0, client);
+      const local = await this.#resolveLocally(question, 0, client);
       if (local !== undefined) {
         const answers = balanced(local.answers, this.#random);
         return reply(query, { ...local, answers }, transport, this.#options.domain);
@@ -278,7 +278,11 @@ export class ClusterDns {
   }
 
   /** Resolves a name of the cluster. Returns `undefined` if the query must be forwarded. */
-  async #local({ name: asked, type }: Question, aliases: number, client: Client): Promise<Resolved | undefined> {
+  async #resolveLocally(
+    { name: asked, type }: Question,
+    aliases: number,
+    client: Client,
+  ): Promise<Resolved | undefined> {
     const { domain, names, synced } = this.#options;
     const name = asked.toLowerCase().replace(/\.$/, '');
     const isOurs = name === domain || name.endsWith(`.${domain}`);
@@ -297,13 +301,13 @@ export class ClusterDns {
     const [alias] = found.answers;
     if (alias?.type !== 'CNAME' || type === 'CNAME') return { code: NO_ERROR, answers, additionals };
     const next =
-      aliases < MAX_ALIASES ? await this.#follow({ name: alias.data, type }, aliases + 1, client) : undefined;
+      aliases < MAX_ALIASES ? await this.#followAlias({ name: alias.data, type }, aliases + 1, client) : undefined;
     return { code: NO_ERROR, answers: next === undefined ? [] : [...answers, ...next], additionals };
   }
 
   /** Returns what an alias leads to; `undefined` if that is a name of the cluster without such records, as in CoreDNS. */
-  async #follow(next: Question, aliases: number, client: Client): Promise<readonly Answer[] | undefined> {
-    const local = await this.#local(next, aliases, client);
+  async #followAlias(next: Question, aliases: number, client: Client): Promise<readonly Answer[] | undefined> {
+    const local = await this.#resolveLocally(next, aliases, client);
     if (local !== undefined) return local.answers.length > 0 ? local.answers : undefined;
     const question = encodeQuestion({
       type: 'query',
@@ -318,24 +322,25 @@ export class ClusterDns {
   }
 
   async #forward(message: Buffer, name: string, { address, transport }: Client): Promise<Buffer> {
-    if (!this.#forwarded.take(address)) throw new Error('too many queries are being forwarded to other name servers');
+    if (!this.#forwardedQueries.take(address))
+      throw new Error('too many queries are being forwarded to other name servers');
     try {
-      return await this.#options.cache.resolve(message, transport, () => this.#ask(message, name, transport));
+      return await this.#options.cache.resolve(message, transport, () => this.#askUpstreams(message, name, transport));
     } finally {
-      this.#forwarded.release(address);
+      this.#forwardedQueries.release(address);
     }
   }
 
-  async #ask(message: Buffer, name: string, transport: Transport): Promise<Buffer> {
+  async #askUpstreams(message: Buffer, name: string, transport: Transport): Promise<Buffer> {
     const ask = transport === 'udp' ? askOverUdp : askOverTcp;
     let last: unknown = new Error('the host has no name server configured');
-    for (const upstream of this.#order.of(await this.#options.upstreams(name))) {
+    for (const upstream of this.#upstreamOrder.of(await this.#options.upstreams(name))) {
       try {
         const response = await ask(parseUpstream(upstream), message, UPSTREAM_TIMEOUT_MS);
-        this.#order.answered(upstream);
+        this.#upstreamOrder.answered(upstream);
         return response;
       } catch (error) {
-        this.#order.failed(upstream);
+        this.#upstreamOrder.failed(upstream);
         last = error;
       }
     }

@@ -139,10 +139,10 @@ export class MessageWriter {
   /** Replaces the longest end of the name that the message has already by a pointer to it. */
   #compressed(name: Buffer): Buffer {
     for (let at = 0; name[at] !== 0; at += 1 + (name[at] ?? 0)) {
-      const known = this.#positions.get(name.toString('latin1', at));
-      if (known === undefined) continue;
+      const position = this.#positions.get(name.toString('latin1', at));
+      if (position === undefined) continue;
       const pointer = Buffer.alloc(2);
-      pointer.writeUInt16BE(POINTER | known);
+      pointer.writeUInt16BE(POINTER | position);
       return Buffer.concat([name.subarray(0, at), pointer]);
     }
     return name;

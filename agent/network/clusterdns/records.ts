@@ -198,12 +198,12 @@ const hostsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, readonly Ho
 function hostsNamed(label: string, where: Where): Host[] {
   const { names, namespace, service } = where;
   return names.slicesOf(namespace, service.metadata.name ?? '').flatMap((slice) => {
-    let known = hostsOfSlices.get(slice);
-    if (known === undefined) {
+    let cached = hostsOfSlices.get(slice);
+    if (cached === undefined) {
       const hosts = endpointHosts({ ...where, names: { ...names, slicesOf: () => [slice] } });
-      hostsOfSlices.set(slice, (known = Map.groupBy(hosts, (host) => host.label)));
+      hostsOfSlices.set(slice, (cached = Map.groupBy(hosts, (host) => host.label)));
     }
-    return known.get(label) ?? [];
+    return cached.get(label) ?? [];
   });
 }
 
@@ -317,8 +317,8 @@ function* targetsAt(address: string, domain: string, names: ClusterNames): Gener
 const labelsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, string>>();
 
 function labelsOf(slice: EndpointSlice): ReadonlyMap<string, string> {
-  const known = labelsOfSlices.get(slice);
-  if (known !== undefined) return known;
+  const cached = labelsOfSlices.get(slice);
+  if (cached !== undefined) return cached;
   const labels = new Map<string, string>();
   for (const { addresses, conditions, hostname } of slice.endpoints ?? []) {
     if (conditions?.ready === false) continue;

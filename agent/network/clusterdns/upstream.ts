@@ -106,7 +106,7 @@ export function framed(message: Uint8Array): Buffer {
 /** Splits a stream into messages. Buffers at most one incomplete message of 64 KiB. */
 export class FramedMessages {
   readonly #onMessage: (message: Buffer) => void;
-  #rest: Buffer = Buffer.alloc(0);
+  #incomplete: Buffer = Buffer.alloc(0);
 
   constructor(onMessage: (message: Buffer) => void) {
     this.#onMessage = onMessage;
@@ -114,13 +114,13 @@ export class FramedMessages {
 
   /** Takes the next bytes of the connection, and calls `onMessage` with each message that they complete. */
   push(data: Buffer): void {
-    let rest = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
+    let rest = this.#incomplete.length === 0 ? data : Buffer.concat([this.#incomplete, data]);
     while (rest.length >= 2 && rest.length >= 2 + rest.readUInt16BE(0)) {
       const end = 2 + rest.readUInt16BE(0);
       this.#onMessage(rest.subarray(2, end));
       rest = rest.subarray(end);
     }
-    this.#rest = rest;
+    this.#incomplete = rest;
   }
 }
 

@@ -71,15 +71,15 @@ export class AddressBinder {
   }
 
   async #bind(sandboxId: string, ips: readonly string[]): Promise<void> {
-    const known = await this.#known();
-    if (known.has(sandboxId)) return;
+    const bindings = await this.#loadBindings();
+    if (bindings.has(sandboxId)) return;
     const pid = await this.#options.processOf(sandboxId);
     if (pid === 0 || (await this.#hostProblem()) !== '') return;
     const found = await this.#options.ports.find(pid, ips).catch(this.#withoutTools);
     if (found === undefined) return;
     const given = ips.map((ip) => canonicalIp(ip) ?? ip);
     const ports = await this.#options.ports.list();
-    const kept = present(known, ports);
+    const kept = present(bindings, ports);
     for (const [other, { index, addresses }] of kept) {
       if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
       // The runtime has reused the addresses of a pod that terminated.
@@ -91,10 +91,10 @@ export class AddressBinder {
 
   async #inspect(): Promise<void> {
     const { nft, table, ports } = this.#options;
-    const known = await this.#known();
-    if (known.size === 0) return;
+    const bindings = await this.#loadBindings();
+    if (bindings.size === 0) return;
     const listed = await ports.list();
-    const kept = present(known, listed);
+    const kept = present(bindings, listed);
     const script = this.#scriptOf(kept, listed);
     const isThere = kept.size === 0 || (await nft.hasTable(table, 'bridge'));
     if (script !== this.#script || !isThere) await this.#write(kept, script);
@@ -116,24 +116,24 @@ export class AddressBinder {
     this.#script = script;
   }
 
-  async #known(): Promise<Map<string, PodInterface>> {
-    const known = this.#bindings ?? (await readBindings(await this.#options.file()));
-    this.#bindings = known;
-    return known;
+  async #loadBindings(): Promise<Map<string, PodInterface>> {
+    const bindings = this.#bindings ?? (await readBindings(await this.#options.file()));
+    this.#bindings = bindings;
+    return bindings;
   }
 
   async #hostProblem(): Promise<string> {
     const { nft, table } = this.#options;
-    this.#problem ??= this.#reported(await addressRulesProblem(nft, table));
+    this.#problem ??= this.#report(await addressRulesProblem(nft, table));
     return this.#problem;
   }
 
   readonly #withoutTools = (error: unknown): undefined => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    this.#problem = this.#reported('nsenter or ip is not installed');
+    this.#problem = this.#report('nsenter or ip is not installed');
   };
 
-  #reported(problem: string): string {
+  #report(problem: string): string {
     const { logger, onUnbound } = this.#options;
     if (problem === '') return problem;
     logger.warn(
@@ -147,10 +147,10 @@ export class AddressBinder {
 
 /** Returns the bindings whose port still exists. */
 function present(
-  known: ReadonlyMap<string, PodInterface>,
+  bindings: ReadonlyMap<string, PodInterface>,
   ports: ReadonlyMap<number, string>,
 ): Map<string, PodInterface> {
-  return new Map([...known].filter(([, { index, port }]) => ports.get(index) === port));
+  return new Map([...bindings].filter(([, { index, port }]) => ports.get(index) === port));
 }
 
 /** Returns the name of the table: several agents of one host have tables of their own, each for its own pods. */

@@ -216,7 +216,7 @@ function vxlan({ port, ranges, uplink, peers }: NetworkInputs, refusals: Refusal
 
 function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusals: Refusal[]): DesiredNetwork {
   if (peers.length === 0 || keys === undefined) return NO_NETWORK;
-  const known = new Set([keys.publicKey]);
+  const usedKeys = new Set([keys.publicKey]);
   const wireguardPeers: WireguardPeer[] = [];
   const routes: Route[] = [];
   for (const peer of peers) {
@@ -225,14 +225,14 @@ function wireguard({ port, ranges, uplink, peers, keys }: NetworkInputs, refusal
         ? otherFamily(peer, uplink).reason
         : peer.publicKey === ''
           ? 'it has published no valid WireGuard key and endpoint yet'
-          : known.has(peer.publicKey)
+          : usedKeys.has(peer.publicKey)
             ? 'its WireGuard key is that of another node'
             : '';
     if (reason !== '') {
       refusals.push({ node: peer.name, reason });
       continue;
     }
-    known.add(peer.publicKey);
+    usedKeys.add(peer.publicKey);
     const reached = reachableRanges(peer, ranges);
     wireguardPeers.push({ publicKey: peer.publicKey, endpoint: peer.endpoint, allowedIps: reached.map(formatCidr) });
     for (const range of reached)

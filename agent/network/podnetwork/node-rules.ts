@@ -32,12 +32,12 @@ export class NodeRules {
   /** Whether the host certainly has no rules of the pod network. */
   #hasCleared = false;
   /** The nftables script in effect that protects the port of the tunnel; empty without one, `undefined` if it is not known. */
-  #guarded: string | undefined;
+  #guardScript: string | undefined;
   #hasWarned = false;
   /** Whether iptables masquerades. nftables does once the tools of iptables were not found. */
   #withIptables = true;
   /** The nftables script in effect in place of the iptables rules; empty without one. */
-  #nat = '';
+  #natScript = '';
 
   constructor(options: NodeRulesOptions) {
     this.#options = options;
@@ -51,7 +51,7 @@ export class NodeRules {
   /** Takes for granted that the host has no rules of an earlier run, so that none have to be removed. */
   assumeNone(): void {
     this.#hasCleared = true;
-    this.#guarded = '';
+    this.#guardScript = '';
   }
 
   /**
@@ -104,9 +104,9 @@ export class NodeRules {
   async #applyNft(families: readonly RuleInputs[]): Promise<void> {
     const { nft } = this.#options;
     const script = natScript(families);
-    if (this.#nat === script && (await nft.hasTable(NAT_TABLE))) return;
+    if (this.#natScript === script && (await nft.hasTable(NAT_TABLE))) return;
     await nft.run(script);
-    this.#nat = script;
+    this.#natScript = script;
   }
 
   /**
@@ -117,9 +117,9 @@ export class NodeRules {
     const { mode, port, nft, logger } = this.#options;
     const script = mode === 'vxlan' && peers.length > 0 ? guardScript(port, peers) : '';
     try {
-      if (this.#guarded === script && (script === '' || (await nft.hasTable(GUARD_TABLE)))) return;
+      if (this.#guardScript === script && (script === '' || (await nft.hasTable(GUARD_TABLE)))) return;
       await (script === '' ? nft.remove(GUARD_TABLE) : nft.run(script));
-      this.#guarded = script;
+      this.#guardScript = script;
     } catch (error) {
       if (script === '' || this.#hasWarned) return;
       this.#hasWarned = true;
@@ -139,8 +139,8 @@ export class NodeRules {
   async #remove(families: readonly (4 | 6)[]): Promise<void> {
     const { filter, nft } = this.#options;
     for (const family of families) await filter.remove(family);
-    if (this.#nat !== '') await nft.remove(NAT_TABLE);
-    this.#nat = '';
+    if (this.#natScript !== '') await nft.remove(NAT_TABLE);
+    this.#natScript = '';
     this.#applied.clear();
     this.#hasCleared = true;
   }

@@ -171,13 +171,13 @@ class Compiler {
     if (found === undefined) {
       const budget = this.#budgets.get(pod.namespace) ?? new Budget(this.#steps);
       this.#budgets.set(pod.namespace, budget);
-      found = yield* this.#bounded({ rules, direction, pod, budget });
+      found = yield* this.#compileWithinBudget({ rules, direction, pod, budget });
       this.#profiles.set(key, found);
     }
     return found;
   }
 
-  *#bounded(task: Task): Generator<void, Profile | 'too-large', undefined> {
+  *#compileWithinBudget(task: Task): Generator<void, Profile | 'too-large', undefined> {
     try {
       return yield* this.#compile(task);
     } catch (error) {

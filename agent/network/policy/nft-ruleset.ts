@@ -140,9 +140,9 @@ function* profileChains(
       texts[range.family].push(peerElement(range));
       if (slice.isSpent) yield;
     }
-    const known = FAMILIES.filter((family) => texts[family].length > 0);
+    const presentFamilies = FAMILIES.filter((family) => texts[family].length > 0);
     const name = `${direction}_${id}`;
-    for (const family of known)
+    for (const family of presentFamilies)
       blocks.push(
         block('map', `${name}_${family}`, [
           `type ${SYNTAX[family].type} : verdict`,
@@ -152,7 +152,7 @@ function* profileChains(
       );
     blocks.push(
       block('chain', name, [
-        ...known.map((family) => {
+        ...presentFamilies.map((family) => {
           const { protocol, source, destination } = SYNTAX[family];
           return `meta protocol ${protocol} ${direction === 'ingress' ? source : destination} vmap @${name}_${family}`;
         }),

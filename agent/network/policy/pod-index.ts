@@ -8,16 +8,16 @@ import type { PolicyInputs, PolicyPeer, PolicyPod } from './policy-inputs.ts';
 
 /** The steps that the policies of one namespace may still take. */
 export class Budget {
-  #left: number;
+  #stepsLeft: number;
 
   constructor(steps: number) {
-    this.#left = steps;
+    this.#stepsLeft = steps;
   }
 
   /** Counts steps. Throws `TooManySteps` if fewer are left. */
   readonly spend = (steps: number): void => {
-    this.#left -= steps;
-    if (this.#left < 0) throw new TooManySteps();
+    this.#stepsLeft -= steps;
+    if (this.#stepsLeft < 0) throw new TooManySteps();
   };
 }
 
@@ -60,9 +60,9 @@ export class PodIndex {
     for (const group of this.#groups) {
       for (const [label, value] of Object.entries(group[0]?.pod.labels ?? {})) {
         const key = labelKey(label, value);
-        const known = this.#groupsOfLabel.get(key);
-        if (known === undefined) this.#groupsOfLabel.set(key, [group]);
-        else known.push(group);
+        const groups = this.#groupsOfLabel.get(key);
+        if (groups === undefined) this.#groupsOfLabel.set(key, [group]);
+        else groups.push(group);
       }
     }
   }

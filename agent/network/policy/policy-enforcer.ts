@@ -74,7 +74,7 @@ interface Waiter {
 export class PolicyEnforcer {
   readonly #options: PolicyEnforcerOptions;
   /** The pods whose sandboxes are known, by namespace and name. */
-  readonly #local = new Map<string, LocalPod>();
+  readonly #localPods = new Map<string, LocalPod>();
   /** The local pods whose rules are in effect. */
   readonly #admitted = new Set<string>();
   #waiters: Waiter[] = [];
@@ -91,7 +91,7 @@ export class PolicyEnforcer {
   #informers: ReturnType<PolicyEnforcerOptions['startInformers']> | undefined;
   #isPrepared = false;
   /** Whether this process has written the rules before. From then on, a failure keeps pods waiting. */
-  #works = false;
+  #hasWritten = false;
   #problem: string | undefined;
   #reportedProblem = '';
   #loggedTooLarge = '';
@@ -123,14 +123,14 @@ export class PolicyEnforcer {
    */
   admit(pod: Pod, ips: readonly string[]): Promise<void> {
     const key = namespacedName(pod);
-    const before = this.#local.get(key);
+    const before = this.#localPods.get(key);
     if (before?.pod.metadata.uid === pod.metadata.uid && before?.ips.join() === ips.join() && this.#admitted.has(key))
       return Promise.resolve();
-    this.#local.set(key, { pod, ips });
+    this.#localPods.set(key, { pod, ips });
     this.#admitted.delete(key);
     // The runtime has reused the addresses of a pod that terminated.
-    for (const [other, { ips: old }] of this.#local)
-      if (other !== key && old.some((ip) => ips.includes(ip))) this.#local.delete(other);
+    for (const [other, { ips: old }] of this.#localPods)
+      if (other !== key && old.some((ip) => ips.includes(ip))) this.#localPods.delete(other);
     return new Promise<void>((resolve, reject) => {
       const source = pod.metadata.annotations?.[SOURCE_ANNOTATION] ?? 'api';
       this.#waiters.push({ key, isStatic: source !== 'api', resolve, reject });
@@ -142,8 +142,8 @@ export class PolicyEnforcer {
   /** Called when the pod's sandbox is gone. Removes its rules, unless another pod has taken its name. */
   forget(pod: Pod): void {
     const key = namespacedName(pod);
-    if (this.#local.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;
-    this.#local.delete(key);
+    if (this.#localPods.get(key)?.pod.metadata.uid !== pod.metadata.uid) return;
+    this.#localPods.delete(key);
     this.#admitted.delete(key);
     this.#changed();
   }
@@ -207,7 +207,7 @@ export class PolicyEnforcer {
   async #turn(): Promise<number> {
     const { clock } = this.#options;
     if (clock.monotonic() >= this.#inspectAtMs) await this.#inspect();
-    if (this.#problem !== undefined) this.#giveUp(this.#problem);
+    if (this.#problem !== undefined) this.#admitWithoutRules(this.#problem);
     else if (clock.monotonic() >= this.#dueMs()) await this.#apply();
     return Math.max(0, Math.min(this.#dueMs(), this.#inspectAtMs) - clock.monotonic());
   }
@@ -223,7 +223,7 @@ export class PolicyEnforcer {
   async #inspect(): Promise<void> {
     const { nft, table, clock, logger } = this.#options;
     this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
-    if (!this.#works) {
+    if (!this.#hasWritten) {
       const problem = await nft.problem(trialScript(table));
       const message = 'Network policies are not enforced on this node; install nftables or set --network-policy=none';
       if (problem !== '' && problem !== this.#problem) logger.warn({ problem }, message);
@@ -237,7 +237,7 @@ export class PolicyEnforcer {
   }
 
   /** Lets waiting pods start without rules: on such a host, policies have no effect, and the operator knows. */
-  #giveUp(problem: string): void {
+  #admitWithoutRules(problem: string): void {
     const { policies, onUnenforced } = this.#options;
     for (const { resolve } of this.#waiters.splice(0)) resolve();
     if (policies.size === 0 || this.#reportedProblem === problem) return;
@@ -264,7 +264,7 @@ export class PolicyEnforcer {
           else reject(new Error('the network policies of the cluster are not known yet'));
         return;
       }
-      await this.#write(withLocalPods(inputs, this.#local));
+      await this.#write(withLocalPods(inputs, this.#localPods));
     } catch (error) {
       // The retry writes the rules again.
       this.#changedMs ??= clock.monotonic();
@@ -272,7 +272,7 @@ export class PolicyEnforcer {
       throw error;
     }
     for (const { key, resolve } of waiters) {
-      if (this.#local.has(key)) this.#admitted.add(key);
+      if (this.#localPods.has(key)) this.#admitted.add(key);
       resolve();
     }
   }
@@ -318,7 +318,7 @@ export class PolicyEnforcer {
     this.#applied = undefined;
     await nft.run(script);
     this.#applied = script;
-    this.#works = true;
+    this.#hasWritten = true;
     this.#isEmpty = isEmpty;
     this.#lastApplyMs = clock.monotonic();
   }

@@ -85,10 +85,10 @@ export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, L
   const taken = new Set<string>();
   const own = (ips: readonly string[]): string[] =>
     ips.filter((ip) => ip !== '' && !taken.has(ip) && taken.add(ip) !== undefined);
-  const known = new Map(inputs.pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod]));
+  const byName = new Map(inputs.pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod]));
   const sandboxed = [...local].map(([key, { pod, ips }]): PolicyPod => {
     // Labels may have changed since the sandbox was created.
-    const labels = known.get(key)?.labels ?? pod.metadata.labels ?? {};
+    const labels = byName.get(key)?.labels ?? pod.metadata.labels ?? {};
     return { ...policyPod(pod, { ips: own(ips), isLocal: true }), labels };
   });
   const others = inputs.pods

@@ -40,9 +40,9 @@ export class HealthCheckPorts {
       await closed(server);
     }
     for (const [port, state] of byPort) {
-      const known = this.#servers.get(port);
-      if (known === undefined) await this.#open(port, state);
-      else known.state = state;
+      const existing = this.#servers.get(port);
+      if (existing === undefined) await this.#open(port, state);
+      else existing.state = state;
     }
   }
 

@@ -212,7 +212,7 @@ class PortChains {
     const to = (address: string): string => `-d ${address} -p ${protocol} -m ${protocol} --dport ${port.port}`;
     const note = comment(port);
     if (port.internal.length > 0) {
-      const chain = this.#balance(port, port.internal);
+      const chain = this.#balancingChain(port, port.internal);
       this.services.push(
         `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -j ORC-INSIDE`,
         `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -j ${chain}`,
@@ -220,7 +220,7 @@ class PortChains {
     }
     const isExposed = port.externalIps.length > 0 || port.loadBalancerIps.length > 0 || port.nodePort !== 0;
     if (port.cluster.length === 0 || !isExposed) return;
-    const outside = this.#outside(port);
+    const outside = this.#externalChain(port);
     for (const address of port.externalIps) this.services.push(`-A ORC-SERVICES ${to(address)} ${note} -j ${outside}`);
     for (const address of port.loadBalancerIps) {
       const sources = port.sourceRanges.length === 0 ? [''] : port.sourceRanges.map((range) => `-s ${range} `);
@@ -233,19 +233,22 @@ class PortChains {
   }
 
   /** Adds the chain for traffic to node ports, external IPs and load balancer IPs, and returns its name. */
-  #outside(port: ServicePort): string {
+  #externalChain(port: ServicePort): string {
     const chain = chainName('EXT', port.id, port.protocol);
     if (!port.externalLocal) {
-      this.chains.set(chain, [`-A ${chain} -j ORC-MASQUERADE`, `-A ${chain} -j ${this.#balance(port, port.external)}`]);
+      this.chains.set(chain, [
+        `-A ${chain} -j ORC-MASQUERADE`,
+        `-A ${chain} -j ${this.#balancingChain(port, port.external)}`,
+      ]);
       return chain;
     }
     // Traffic from this host and its pods is internal, so the external traffic policy does not apply to it.
-    const inside = this.#balance(port, port.cluster);
+    const inside = this.#balancingChain(port, port.cluster);
     this.chains.set(chain, [
       ...this.#podCidrs.map((cidr) => `-A ${chain} -s ${cidr} -j ${inside}`),
       `-A ${chain} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
       `-A ${chain} -m addrtype --src-type LOCAL -j ${inside}`,
-      ...(port.external.length > 0 ? [`-A ${chain} -j ${this.#balance(port, port.external)}`] : []),
+      ...(port.external.length > 0 ? [`-A ${chain} -j ${this.#balancingChain(port, port.external)}`] : []),
     ]);
     return chain;
   }
@@ -254,10 +257,10 @@ class PortChains {
    * Adds the chain that selects an endpoint at random with equal probability, and returns its name. With session affinity, the
    * client's previous endpoint comes first.
    */
-  #balance(port: ServicePort, endpoints: readonly Endpoint[]): string {
+  #balancingChain(port: ServicePort, endpoints: readonly Endpoint[]): string {
     const chain = chainName(endpoints === port.cluster ? 'SVC' : 'SVL', port.id, port.protocol);
     if (this.chains.has(chain)) return chain;
-    const targets = endpoints.map((endpoint) => this.#endpoint(port, endpoint));
+    const targets = endpoints.map((endpoint) => this.#endpointChain(port, endpoint));
     const rules: string[] = [];
     if (port.affinitySeconds > 0) {
       for (const target of targets)
@@ -275,7 +278,7 @@ class PortChains {
   }
 
   /** Adds the chain that translates traffic to an endpoint, and returns its name. */
-  #endpoint(port: ServicePort, endpoint: Endpoint): string {
+  #endpointChain(port: ServicePort, endpoint: Endpoint): string {
     const address = endpointText(endpoint);
     const chain = chainName('SEP', port.id, port.protocol, address);
     if (this.chains.has(chain)) return chain;

@@ -16,8 +16,8 @@ export class IptablesWriter implements RuleWriter {
   readonly #filter: PacketFilter;
   readonly #clock: Clock;
   readonly #transactions = new Map<Family, IptablesTransactions>();
-  /** The families whose rules are known. */
-  readonly #known = new Set<Family>();
+  /** The families whose chains have what `#transactions` recorded as written. */
+  readonly #writtenFamilies = new Set<Family>();
 
   constructor(filter: PacketFilter, clock: Clock) {
     this.#filter = filter;
@@ -35,20 +35,20 @@ export class IptablesWriter implements RuleWriter {
     const slice = new TimeSlice(this.#clock);
     await inSlices(transactions.configure(settings, slice), slice);
     await inSlices(transactions.change(changes, slice), slice);
-    const isFirst = !this.#known.has(family);
+    const isFirst = !this.#writtenFamilies.has(family);
     if (isFirst) await inSlices(transactions.forget(await this.#filter.chains(family), slice), slice);
     const parts = await inSlices(transactions.transaction(slice), slice);
     if (parts.length === 0) return;
-    this.#known.delete(family);
+    this.#writtenFamilies.delete(family);
     for (const part of parts) await this.#filter.apply(family, part);
     if (isFirst) await this.#filter.ensureJumps(family, JUMPS);
     slice.begin();
     await inSlices(transactions.commit(slice), slice);
-    this.#known.add(family);
+    this.#writtenFamilies.add(family);
   }
 
   forget(family: Family): void {
-    this.#known.delete(family);
+    this.#writtenFamilies.delete(family);
   }
 
   intact(family: Family): Promise<boolean> {

@@ -39,8 +39,8 @@ export class NftablesWriter implements RuleWriter {
   readonly leastIntervalMs = 100;
   readonly #options: NftablesWriterOptions;
   readonly #transactions = new Map<Family, NftablesTransactions>();
-  /** The families whose tables are known. */
-  readonly #known = new Set<Family>();
+  /** The families whose tables have what `#transactions` recorded as written. */
+  readonly #writtenFamilies = new Set<Family>();
   #masqueradeBit = 0;
 
   constructor(options: NftablesWriterOptions) {
@@ -61,23 +61,23 @@ export class NftablesWriter implements RuleWriter {
     const slice = new TimeSlice(clock);
     await inSlices(transactions.configure(settings, slice), slice);
     await inSlices(transactions.change(changes, slice), slice);
-    if (!this.#known.has(family)) await inSlices(transactions.forget(slice), slice);
+    if (!this.#writtenFamilies.has(family)) await inSlices(transactions.forget(slice), slice);
     await this.#tidy(transactions);
-    const needsClients = !this.#known.has(family) && transactions.hasAffinity;
+    const needsClients = !this.#writtenFamilies.has(family) && transactions.hasAffinity;
     const clients = needsClients ? await nft.expiringElements(table, tableType(family)) : undefined;
     slice.begin();
     const text = await inSlices(transactions.transaction(slice, clients), slice);
     if (text === '') return;
-    const isFirst = !this.#known.delete(family);
+    const isFirst = !this.#writtenFamilies.delete(family);
     await nft.run(text);
     slice.begin();
     await inSlices(transactions.commit(clock.monotonic(), slice), slice);
-    this.#known.add(family);
-    if (isFirst) await this.#acceptElsewhere(family);
+    this.#writtenFamilies.add(family);
+    if (isFirst) await this.#acceptInIptables(family);
   }
 
   forget(family: Family): void {
-    this.#known.delete(family);
+    this.#writtenFamilies.delete(family);
   }
 
   async intact(family: Family): Promise<boolean> {
@@ -85,7 +85,7 @@ export class NftablesWriter implements RuleWriter {
     if (!(await nft.hasTable(table, tableType(family)))) return false;
     const transactions = this.#transactions.get(family);
     if (transactions !== undefined) await this.#tidy(transactions);
-    await this.#acceptElsewhere(family);
+    await this.#acceptInIptables(family);
     return true;
   }
 
@@ -107,7 +107,7 @@ export class NftablesWriter implements RuleWriter {
    * Accepts translated connections in the iptables rules of other programs, which may have begun, or begun again, to drop
    * packets.
    */
-  async #acceptElsewhere(family: Family): Promise<void> {
+  async #acceptInIptables(family: Family): Promise<void> {
     const { filter } = this.#options;
     const table = await filter.filterTable(family);
     if (!hasForeignRules(table) || hasAcceptRules(table, this.#masqueradeBit)) return;

@@ -239,14 +239,14 @@ export class ServiceProxy {
     }
     if (this.#inspectAtMs !== Infinity) return;
     this.#inspectAtMs = clock.monotonic() + INSPECT_MS;
-    await this.#removeOthers();
+    await this.#removeOtherModes();
   }
 
   /**
    * Removes the rules of the other modes. It runs once the rules of this mode are written, so that services are always
    * reachable.
    */
-  async #removeOthers(): Promise<void> {
+  async #removeOtherModes(): Promise<void> {
     const { writers, otherWriters } = this.#options;
     for (const writer of [...writers, ...otherWriters]) if (writer !== this.#writer) await this.#removeRules(writer);
     // Removing the rules of iptables also removes those that accept translated connections. `intact` restores them.

@@ -277,8 +277,8 @@ export class EvictionManager {
   /** Returns the thresholds on a node with these filesystems, the same objects each time, because the state refers to them. */
   #thresholdsOf(layout: StorageLayout): readonly Threshold[] {
     const key = JSON.stringify(layout);
-    const known = this.#thresholds.get(key);
-    if (known !== undefined) return known;
+    const cached = this.#thresholds.get(key);
+    if (cached !== undefined) return cached;
     const thresholds = withContainerThresholds(this.#deps.settings.thresholds, layout);
     this.#thresholds.set(key, thresholds);
     return thresholds;

@@ -165,8 +165,8 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
   };
   return new Proxy(runtime, {
     get(target, name) {
-      const known = methods.get(name);
-      if (known !== undefined) return known;
+      const cached = methods.get(name);
+      if (cached !== undefined) return cached;
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== 'function') return value;
       const wrapped = wrap(name as keyof Runtime, value as (...args: unknown[]) => unknown);

@@ -112,24 +112,24 @@ export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups
   return {
     observed(pod) {
       const { uid, creationTimestamp } = pod.metadata;
-      const known = starting.get(uid);
+      const startup = starting.get(uid);
       if (isUnplaced(pod) || isOver(pod)) starting.delete(uid);
-      else if (known !== undefined && creationTimestamp && hasStarted(pod)) {
+      else if (startup !== undefined && creationTimestamp && hasStarted(pod)) {
         starting.delete(uid);
-        started(pod, creationTimestamp, known);
-      } else if (known === undefined && pod.status?.startTime === undefined)
+        started(pod, creationTimestamp, startup);
+      } else if (startup === undefined && pod.status?.startTime === undefined)
         // A pod that has a start time was there before the agent.
         starting.set(uid, { receivedMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
     },
     workerStarted(podUid) {
-      const known = starting.get(podUid);
-      if (known === undefined || known.hasWorker) return;
-      known.hasWorker = true;
-      workers.observe((clock.monotonic() - known.receivedMs) / 1000);
+      const startup = starting.get(podUid);
+      if (startup === undefined || startup.hasWorker) return;
+      startup.hasWorker = true;
+      workers.observe((clock.monotonic() - startup.receivedMs) / 1000);
     },
     pulled(podUid, tookMs) {
-      const known = starting.get(podUid);
-      if (known !== undefined) known.pullingMs += tookMs;
+      const startup = starting.get(podUid);
+      if (startup !== undefined) startup.pullingMs += tookMs;
     },
     rejected(podUid, reason) {
       starting.delete(podUid);

@@ -79,7 +79,7 @@ const LAYERS_TTL_MS = 2_000;
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
   readonly #walks: PodWalks<PodStorage>;
-  #layersRead: { readonly atMs: number; readonly answer: ReturnType<Runtime['containerStats']> } | undefined;
+  #layerStats: { readonly atMs: number; readonly answer: ReturnType<Runtime['containerStats']> } | undefined;
   #imageFilesystems:
     | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
     | undefined;
@@ -130,9 +130,9 @@ export class StorageUsage {
   async pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
     const { periodMs, pods } = this.#options;
     if (periodMs <= 0) return new Map();
-    const known = await this.#walks.measured(pods(), maxAgeMs);
+    const measured = await this.#walks.measured(pods(), maxAgeMs);
     return new Map(
-      [...known].flatMap(([uid, { whole, soFar }]) => {
+      [...measured].flatMap(([uid, { whole, soFar }]) => {
         const storage = soFar === undefined ? whole : withAtLeast(whole, soFar);
         return storage === undefined ? [] : [[uid, storage] as const];
       }),
@@ -157,11 +157,11 @@ export class StorageUsage {
   async #layers(): Promise<ReadonlyMap<string, DiskUsage>> {
     const { clock, runtime } = this.#options;
     const atMs = clock.monotonic();
-    if (this.#layersRead === undefined || atMs - this.#layersRead.atMs > LAYERS_TTL_MS)
+    if (this.#layerStats === undefined || atMs - this.#layerStats.atMs > LAYERS_TTL_MS)
       // Without statistics of the runtime, the writable layers count as empty.
-      this.#layersRead = { atMs, answer: runtime.containerStats().catch(() => []) };
+      this.#layerStats = { atMs, answer: runtime.containerStats().catch(() => []) };
     return new Map(
-      (await this.#layersRead.answer).map((stats) => [
+      (await this.#layerStats.answer).map((stats) => [
         `${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`,
         { usedBytes: stats.writableLayerBytes, inodesUsed: stats.writableLayerInodes },
       ]),
@@ -169,7 +169,7 @@ export class StorageUsage {
   }
 
   /** Measures a driver's volume without a walk, because it may contain any number of files and be remote. */
-  async #byDriver(
+  async #measureByDriver(
     measure: NonNullable<PodVolume['measure']>,
   ): Promise<{ readonly usage?: DiskUsage; readonly filesystem: Filesystem | undefined }> {
     const { clock, onVolume } = this.#options;
@@ -222,7 +222,7 @@ export class StorageUsage {
       const spec = (pod.spec.volumes ?? []).find((entry) => entry.name === volume.name);
       const claim = spec?.persistentVolumeClaim?.claimName ?? '';
       if (volume.measure !== undefined) {
-        const { usage, filesystem } = await this.#byDriver(volume.measure);
+        const { usage, filesystem } = await this.#measureByDriver(volume.measure);
         if (usage !== undefined)
           volumes.push({ name: volume.name, usage, filesystem, ephemeral: false, memory: false, claim });
         continue;

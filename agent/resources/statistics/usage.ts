@@ -85,9 +85,9 @@ const QOS_CLASS = /(^|-)(burstable|besteffort)(\.slice)?$/;
 export class UsageCollector {
   readonly #options: UsageOptions;
   readonly #proc: string;
-  #samples = new Map<string, CpuSample>();
-  #paths = new Map<string, string>();
-  #last: { readonly atMs: number; readonly snapshot: Promise<UsageSnapshot> } | undefined;
+  #cpuSamples = new Map<string, CpuSample>();
+  #cgroupPaths = new Map<string, string>();
+  #lastSnapshot: { readonly atMs: number; readonly snapshot: Promise<UsageSnapshot> } | undefined;
 
   constructor(options: UsageOptions) {
     this.#options = options;
@@ -137,25 +137,26 @@ export class UsageCollector {
 
   #recentSnapshot(maxAgeMs: number): Promise<UsageSnapshot> {
     const atMs = this.#options.clock.monotonic();
-    if (this.#last !== undefined && atMs - this.#last.atMs <= maxAgeMs) return this.#last.snapshot;
-    const snapshot = this.#take();
+    if (this.#lastSnapshot !== undefined && atMs - this.#lastSnapshot.atMs <= maxAgeMs)
+      return this.#lastSnapshot.snapshot;
+    const snapshot = this.#takeSnapshot();
     const entry = { atMs, snapshot };
-    this.#last = entry;
+    this.#lastSnapshot = entry;
     // The caller gets the failure. The next call measures again.
     snapshot.catch(() => {
-      if (this.#last === entry) this.#last = undefined;
+      if (this.#lastSnapshot === entry) this.#lastSnapshot = undefined;
     });
     return snapshot;
   }
 
-  async #take(): Promise<UsageSnapshot> {
+  async #takeSnapshot(): Promise<UsageSnapshot> {
     const { clock, allPodsCgroup } = this.#options;
     const samples = new Map<string, CpuSample>();
     const paths = new Map<string, string>();
     const running = this.#options.pods().filter((pod) => runningContainers(pod).length > 0);
-    const pods = await Promise.all(running.map((pod) => this.#pod(pod, samples, paths)));
+    const pods = await Promise.all(running.map((pod) => this.#podUsage(pod, samples, paths)));
     const node = await this.node();
-    const all = allPodsCgroup === '' ? undefined : await this.#group(cgroupPath(allPodsCgroup));
+    const all = allPodsCgroup === '' ? undefined : await this.#groupUsage(cgroupPath(allPodsCgroup));
     const snapshot: UsageSnapshot = {
       timeMs: clock.now(),
       node,
@@ -164,12 +165,12 @@ export class UsageCollector {
       qosClasses: all === undefined ? [] : await this.#qosClasses(all.cgroup),
       pods,
     };
-    this.#samples = samples;
-    this.#paths = paths;
+    this.#cpuSamples = samples;
+    this.#cgroupPaths = paths;
     return snapshot;
   }
 
-  async #group(cgroup: string): Promise<GroupUsage | undefined> {
+  async #groupUsage(cgroup: string): Promise<GroupUsage | undefined> {
     const { reader } = this.#options;
     const usage = await reader.read(cgroup);
     return usage && { cgroup, usage, createdAtMs: await reader.createdAtMs(cgroup) };
@@ -177,11 +178,11 @@ export class UsageCollector {
 
   async #qosClasses(parent: string): Promise<readonly GroupUsage[]> {
     const names = (await this.#options.reader.children(parent)).filter((name) => QOS_CLASS.test(name));
-    const groups = await Promise.all(names.map((name) => this.#group(`${parent}/${name}`)));
+    const groups = await Promise.all(names.map((name) => this.#groupUsage(`${parent}/${name}`)));
     return groups.filter((group) => group !== undefined);
   }
 
-  async #pod(pod: Pod, samples: Map<string, CpuSample>, paths: Map<string, string>): Promise<PodUsage> {
+  async #podUsage(pod: Pod, samples: Map<string, CpuSample>, paths: Map<string, string>): Promise<PodUsage> {
     const { clock, reader, runtime } = this.#options;
     const parent = this.#options.cgroupParent(pod);
     const cgroup = parent === '' ? '' : cgroupPath(parent);
@@ -235,8 +236,8 @@ export class UsageCollector {
     containers: readonly { readonly id: string }[],
     paths: Map<string, string>,
   ): Promise<ReadonlyMap<string, string>> {
-    const known = containers.map((container) => this.#paths.get(container.id));
-    if (cgroup !== '' && known.some((path) => path === undefined)) {
+    const knownPaths = containers.map((container) => this.#cgroupPaths.get(container.id));
+    if (cgroup !== '' && knownPaths.some((path) => path === undefined)) {
       for (const name of await this.#options.reader.children(cgroup)) {
         const unit = name.endsWith('.scope') ? name.slice(0, -'.scope'.length) : name;
         const id = unit.split(/[^0-9a-zA-Z_.]/).at(-1);
@@ -245,7 +246,7 @@ export class UsageCollector {
       }
     }
     containers.forEach((container, index) => {
-      const path = known[index];
+      const path = knownPaths[index];
       if (path !== undefined) paths.set(container.id, path);
     });
     return paths;
@@ -258,7 +259,7 @@ export class UsageCollector {
   }
 
   #rate(key: string, { cpu }: CgroupUsage, samples: Map<string, CpuSample>): number | undefined {
-    const sample = nextCpuSample(this.#samples.get(key), cpu.usageNs, this.#options.clock.monotonic());
+    const sample = nextCpuSample(this.#cpuSamples.get(key), cpu.usageNs, this.#options.clock.monotonic());
     samples.set(key, sample);
     return sample.nanoCores;
   }

@@ -89,7 +89,7 @@ export class CsiVolumes {
   /** The attachers' metadata for drivers, by the volume's name on the node. */
   readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
   /** The queue by volume, because the driver's calls for one volume must not overlap. */
-  readonly #turns = new KeyedQueue();
+  readonly #queue = new KeyedQueue();
 
   constructor(options: CsiVolumesOptions) {
     this.#options = options;
@@ -110,7 +110,7 @@ export class CsiVolumes {
   /** Stages, publishes and expands a volume as far as required and not done. Calls for one volume run one after the other. */
   async mount(request: CsiMountRequest): Promise<CsiMount> {
     const plan = await this.#plan(request);
-    return this.#turns.run(keyOf(plan.data), async () => {
+    return this.#queue.run(keyOf(plan.data), async () => {
       const { data, places, object, driver } = plan;
       const { source } = request;
       const isFirst = !this.#published.has(places.target);
@@ -143,7 +143,7 @@ export class CsiVolumes {
   /** Removes all CSI volumes of the pod that the disk shows. */
   async unmountPod(podUid: string): Promise<void> {
     for (const { data, places } of await this.#layout.ofPod(podUid)) {
-      await this.#turns.run(keyOf(data), async () => {
+      await this.#queue.run(keyOf(data), async () => {
         const driver = this.#options.drivers.get(data.driverName);
         const target = { volumeId: data.volumeHandle, targetPath: places.target };
         await driver.client.call('nodeUnpublishVolume', target, { timeoutMs: CSI_TIMEOUT_MS });
@@ -160,11 +160,11 @@ export class CsiVolumes {
     const used = new Set(this.#published.values());
     for (const { data, kind } of await this.#layout.devices()) {
       const key = keyOf(data);
-      if (used.has(key) || this.#turns.has(key)) continue;
+      if (used.has(key) || this.#queue.has(key)) continue;
       try {
         if ((await this.#layout.podsWith(data, kind)).length > 0) continue;
         const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
-        await this.#turns.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
+        await this.#queue.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
       } catch (error) {
         logger.warn({ volume: data.specVolID, err: error }, 'Cannot remove a volume that no pod uses, retrying');
       }
@@ -267,8 +267,8 @@ export class CsiVolumes {
     const { client, clock, drivers, reportedInUse, onInUseChange } = this.#options;
     if (client === undefined) throw new Error('volumes that must be attached need an API server');
     const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
-    const known = this.#attachments.get(unique);
-    if (known !== undefined) return known;
+    const cached = this.#attachments.get(unique);
+    if (cached !== undefined) return cached;
     if (!this.#inUse.has(unique)) {
       this.#inUse.add(unique);
       onInUseChange();

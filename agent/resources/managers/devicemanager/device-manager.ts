@@ -52,7 +52,7 @@ export class DeviceManager implements HintProvider {
   readonly #pods = new PodDevices();
   readonly #writer: StateWriter;
   /** Present if the checkpoint could not be read. */
-  #lost: LostAllocations | undefined;
+  #lostAllocations: LostAllocations | undefined;
   /** Devices of ordinary init containers of the pod that was admitted last, by resource. Its other containers reuse them. */
   #reusable: { readonly podUid: string; readonly ids: Map<string, Set<string>> } = { podUid: '', ids: new Map() };
 
@@ -96,7 +96,7 @@ export class DeviceManager implements HintProvider {
       for (const resource of Object.keys(registered)) if (isPluginResource(resource)) this.#resources.expect(resource);
     } catch (error) {
       // Like the kubelet, the manager drops a checkpoint that it cannot read. Plugins register again.
-      this.#lost = new LostAllocations();
+      this.#lostAllocations = new LostAllocations();
       logger.error(
         { err: error, path },
         'Cannot read the checkpoint of devices, allocating no resource of which pods that already run have devices',
@@ -183,10 +183,10 @@ export class DeviceManager implements HintProvider {
   }
 
   pods(): readonly string[] {
-    return [...this.#pods.pods(), ...(this.#lost?.pods() ?? [])];
+    return [...this.#pods.pods(), ...(this.#lostAllocations?.pods() ?? [])];
   }
 
-  #isOurs(resource: string): boolean {
+  #isServedOrAllocated(resource: string): boolean {
     return this.#resources.has(resource) || this.#pods.isAllocated(resource);
   }
 
@@ -195,23 +195,24 @@ export class DeviceManager implements HintProvider {
     return new Map(
       Object.entries(limitsOf(container))
         .filter(
-          ([resource]) => resource.includes('/') && this.#isOurs(resource) && !isOfClaim(pod, container, resource),
+          ([resource]) =>
+            resource.includes('/') && this.#isServedOrAllocated(resource) && !isOfClaim(pod, container, resource),
         )
         .map(([resource, text]) => [resource, bytesOf(text)]),
     );
   }
 
   wants(pod: Pod, container: Container): boolean {
-    return this.#lost?.hold(pod, container) === true || this.#wanted(pod, container).size > 0;
+    return this.#lostAllocations?.hold(pod, container) === true || this.#wanted(pod, container).size > 0;
   }
 
   async allocate(pod: Pod, container: Container): Promise<void> {
     const { uid } = pod.metadata;
-    if (this.#lost?.hold(pod, container) === true) return;
+    if (this.#lostAllocations?.hold(pod, container) === true) return;
     const wanted = this.#wanted(pod, container);
     if (wanted.size === 0) return;
     for (const [resource, count] of wanted) {
-      this.#lost?.check(resource);
+      this.#lostAllocations?.check(resource);
       const ids = await this.#choose(pod, container, resource, count);
       if (ids.length > 0) await this.#allocateFrom(uid, container.name, resource, ids);
     }
@@ -300,7 +301,7 @@ export class DeviceManager implements HintProvider {
   }
 
   release(podUid: string): void {
-    this.#lost?.release(podUid);
+    this.#lostAllocations?.release(podUid);
     if (this.#pods.delete(podUid)) this.#saveInBackground();
   }
 
@@ -310,7 +311,7 @@ export class DeviceManager implements HintProvider {
     const allocations = this.#pods.ofContainer(uid, container.name);
     for (const [resource, count] of this.#wanted(pod, container)) {
       const allocation = allocations.get(resource);
-      if (count > 0 && allocation === undefined) this.#lost?.check(resource);
+      if (count > 0 && allocation === undefined) this.#lostAllocations?.check(resource);
       const endpoint = this.#resources.endpoint(resource);
       if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
       if (allocation === undefined)

@@ -35,12 +35,12 @@ export function acceptDevices(
   { numaNodes, most }: { readonly numaNodes: readonly number[]; readonly most: number },
 ): ReadonlyMap<string, PluginDevice> {
   if (devices.length > most) throw new Error(`the plugin lists ${devices.length} devices, ${most} are accepted`);
-  const known = new Set(numaNodes);
+  const hostNodes = new Set(numaNodes);
   return new Map(
     devices.map(({ id, health, topology }) => {
       if (id === '' || id.length > LONGEST_ID || /\p{Cc}/u.test(id))
         throw new Error(`the plugin lists a device with the invalid id ${quoteText(id.slice(0, LONGEST_ID))}`);
-      const nodes = (topology?.nodes ?? []).filter((node) => known.has(node.id));
+      const nodes = (topology?.nodes ?? []).filter((node) => hostNodes.has(node.id));
       return [
         id,
         { id, health: health === HEALTHY ? HEALTHY : UNHEALTHY, topology: nodes.length === 0 ? null : { nodes } },

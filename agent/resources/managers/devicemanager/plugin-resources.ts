@@ -103,18 +103,18 @@ export class PluginResources {
     onRegistered(name, clock.monotonic() - fromMs);
     logger.info({ resource: name, socket }, 'Registered a device plugin');
     const following = endpoint
-      .follow((devices) => this.#take(name, endpoint, devices), clock)
-      .finally(() => this.#lose(name, endpoint));
+      .follow((devices) => this.#updateDevices(name, endpoint, devices), clock)
+      .finally(() => this.#loseEndpoint(name, endpoint));
     background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
   }
 
   /** Treats the plugin as disconnected, unless another one has registered the resource at another socket since. */
   disconnect(name: string, socket: string): void {
     const endpoint = this.endpoint(name);
-    if (endpoint?.socket === socket) this.#lose(name, endpoint);
+    if (endpoint?.socket === socket) this.#loseEndpoint(name, endpoint);
   }
 
-  #take(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
+  #updateDevices(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
     const resource = this.#resources.get(name);
     if (resource?.endpoint !== endpoint) return;
     const others = this.#resources.values().reduce((sum, other) => sum + other.devices.size, -resource.devices.size);
@@ -122,7 +122,7 @@ export class PluginResources {
     this.#replace(name, resource, acceptDevices(devices, { numaNodes, most: MAX_DEVICES - others }));
   }
 
-  #lose(name: string, endpoint: DeviceEndpoint): void {
+  #loseEndpoint(name: string, endpoint: DeviceEndpoint): void {
     const resource = this.#resources.get(name);
     if (resource?.endpoint !== endpoint) return;
     endpoint.stop();

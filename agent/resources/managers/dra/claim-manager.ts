@@ -83,7 +83,7 @@ export class ClaimManager {
   /** The claims of which all drivers have answered in this process. A driver may prepare a claim without any device. */
   readonly #ready = new WeakSet<PreparedClaim>();
   /** The queue by namespace and name, because preparing and unpreparing one claim must not overlap. */
-  readonly #turns = new KeyedQueue();
+  readonly #queue = new KeyedQueue();
   readonly #writer: StateWriter;
 
   private constructor(options: ClaimManagerOptions) {
@@ -134,7 +134,7 @@ export class ClaimManager {
     const names = (pod.spec.resourceClaims ?? []).map((reference) => claimName(pod, reference));
     for (const name of [...names, pod.status?.extendedResourceClaimStatus?.resourceClaimName]) {
       if (name === undefined) continue;
-      await this.#turns.run(`${pod.metadata.namespace}/${name}`, async () => {
+      await this.#queue.run(`${pod.metadata.namespace}/${name}`, async () => {
         if (this.#isPrepared(pod, name)) return;
         await this.#observed('PrepareResources', () => this.#prepareClaim(pod, name));
       });
@@ -199,7 +199,7 @@ export class ClaimManager {
       );
     const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
     // A pod whose driver was never there has nothing to unprepare, for which it would wait when it is deleted.
-    for (const driver of drivers) this.#drivers.check(driver);
+    for (const driver of drivers) this.#drivers.newestInstance(driver);
     const prepared: PreparedClaim = this.#claims.get(claim.metadata.uid) ?? {
       ClaimUID: claim.metadata.uid,
       ClaimName: name,
@@ -309,7 +309,7 @@ export class ClaimManager {
   async release(podUid: string): Promise<void> {
     const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
     for (const claim of held)
-      await this.#turns.run(`${claim.Namespace}/${claim.ClaimName}`, () => this.#releaseClaim(claim, podUid));
+      await this.#queue.run(`${claim.Namespace}/${claim.ClaimName}`, () => this.#releaseClaim(claim, podUid));
     await this.#save();
   }
 

@@ -60,27 +60,27 @@ export class DraDrivers {
       },
       register: ({ name, endpoint, supportedVersions }) => {
         const instance = { socket: endpoint, version: versionOf(supportedVersions) };
-        this.#instances.set(name, [...this.#others(name, endpoint), instance]);
+        this.#instances.set(name, [...this.#otherInstances(name, endpoint), instance]);
         this.#slices?.keep(name);
         this.#health.watch(name, endpoint, supportedVersions);
         return Promise.resolve();
       },
       deregister: (name, endpoint) => {
-        const left = this.#others(name, endpoint);
+        const remaining = this.#otherInstances(name, endpoint);
         this.#health.unwatch(endpoint);
-        if (left.length > 0) this.#instances.set(name, left);
+        if (remaining.length > 0) this.#instances.set(name, remaining);
         else if (this.#instances.delete(name)) this.#slices?.expire(name);
         return Promise.resolve();
       },
     };
   }
 
-  #others(name: string, endpoint: string): readonly Instance[] {
+  #otherInstances(name: string, endpoint: string): readonly Instance[] {
     return (this.#instances.get(name) ?? []).filter(({ socket }) => socket !== endpoint);
   }
 
   /** Throws if the driver is not registered. Returns its newest instance. */
-  check(driver: string): Instance {
+  newestInstance(driver: string): Instance {
     const plugin = this.#instances.get(driver)?.at(-1);
     if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
     return plugin;
@@ -88,7 +88,7 @@ export class DraDrivers {
 
   /** Calls the newest instance of the driver. Rejects if there is none. */
   async call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
-    const plugin = this.check(driver);
+    const plugin = this.newestInstance(driver);
     const observe = this.#observeCalls?.(driver);
     const client = await connectGrpc({
       socket: plugin.socket,

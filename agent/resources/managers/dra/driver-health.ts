@@ -109,7 +109,7 @@ export class DriverHealth {
     // A driver could send without an end, and each report syncs the pods of the devices that differ.
     const pace = new RateLimiter({ clock: this.#options.clock, ...REPORT_RATE });
     const onReport = ({ devices }: { readonly devices: readonly Report[] }): Promise<void> => {
-      this.#take(driver, devices);
+      this.#applyReports(driver, devices);
       return pace.accept(signal);
     };
     try {
@@ -119,7 +119,7 @@ export class DriverHealth {
     }
   }
 
-  #take(driver: string, reports: readonly Report[]): void {
+  #applyReports(driver: string, reports: readonly Report[]): void {
     const nowMs = this.#options.clock.monotonic();
     const before = this.#drivers.get(driver) ?? new Map<string, ReportedHealth>();
     const changed = new Set<string>();

@@ -115,9 +115,9 @@ export class StaticMemoryPolicy {
     const { uid } = pod.metadata;
     const wanted = this.wanted(pod, container);
     if (Object.keys(wanted).length === 0) return;
-    const known = this.#state.blocks(uid, container.name);
-    if (known !== undefined) {
-      this.#updateReusable(pod, container, known);
+    const held = this.#state.blocks(uid, container.name);
+    if (held !== undefined) {
+      this.#updateReusable(pod, container, held);
       return;
     }
     const nodes = nodesOf(this.#chooseNodes(pod, container, wanted));
@@ -205,8 +205,8 @@ export class StaticMemoryPolicy {
   /** Returns the sets of NUMA nodes from which the memory of the container can come, for each resource. */
   containerHints(pod: Pod, container: Container): ProviderHints {
     const wanted = this.wanted(pod, container);
-    const known = this.#state.blocks(pod.metadata.uid, container.name);
-    return known === undefined ? this.#perResource(pod, wanted) : regenerated(known, wanted);
+    const held = this.#state.blocks(pod.metadata.uid, container.name);
+    return held === undefined ? this.#perResource(pod, wanted) : regenerated(held, wanted);
   }
 
   /** Returns the sets of NUMA nodes from which the memory of the whole pod can come, for each resource. */
@@ -217,8 +217,8 @@ export class StaticMemoryPolicy {
       [...types].map((type) => [type, podAmount(pod, (container) => this.wanted(pod, container)[type] ?? 0)]),
     );
     for (const container of containers) {
-      const known = this.#state.blocks(pod.metadata.uid, container.name);
-      if (known !== undefined) return regenerated(known, wanted);
+      const held = this.#state.blocks(pod.metadata.uid, container.name);
+      if (held !== undefined) return regenerated(held, wanted);
     }
     return this.#perResource(pod, wanted);
   }

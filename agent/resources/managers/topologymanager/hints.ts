@@ -113,12 +113,12 @@ function better(
   if (candidate.affinity === 0n) return current;
   if (current?.affinity === undefined) return candidate;
   if (current.preferred !== candidate.preferred) return current.preferred ? current : candidate;
-  const known = current.affinity;
-  const closer = (): TopologyHint => (isBetterMask(candidate.affinity, known, options) ? candidate : current);
+  const currentMask = current.affinity;
+  const closer = (): TopologyHint => (isBetterMask(candidate.affinity, currentMask, options) ? candidate : current);
   if (current.preferred) return closer();
   // Neither hint is preferred. The one whose size is closest to what the largest request needs wins, so that the
   // resources are spread over no more nodes than necessary.
-  const [has, would] = [countNodes(known), countNodes(candidate.affinity)];
+  const [has, would] = [countNodes(currentMask), countNodes(candidate.affinity)];
   if (has > mostNeeded) return closer();
   if (has === mostNeeded) return would === mostNeeded ? closer() : current;
   if (would > mostNeeded || would < has) return current;
