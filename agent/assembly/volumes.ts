@@ -26,7 +26,7 @@ import { createVolumeManager, type VolumeObserver } from '../volumes/volume-mana
 import type { Base } from './base.ts';
 import type { Closing, Part } from './lifecycle.ts';
 
-/** The maximum time for the volumes of a pod, which is that of the kubelet (`podAttachAndMountTimeout`). */
+/** How long to wait until the volumes of a pod are mounted, as in the kubelet (`podAttachAndMountTimeout`). */
 const MOUNT_TIMEOUT_MS = 123_000;
 
 /** The volume manager and the stores behind it, which other parts also read. */

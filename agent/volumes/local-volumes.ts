@@ -20,7 +20,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { ifMissing, inDirectory } from '../files/beneath.ts';
 import type { FolderLimits } from '../host/project-quota.ts';
 
-/** Names of API objects do not begin with a dot. */
+/** The prefix of the names of removed folders. No volume has such a name: names of API objects do not begin with a dot. */
 const REMOVED = '.removed-';
 /** Users of containers are unknown, and nobody else reaches the folder through the root. */
 const VOLUME_MODE = 0o777;

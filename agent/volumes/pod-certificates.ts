@@ -69,7 +69,7 @@ interface RequestStatus {
 const DEFAULT_LIFETIME_SECONDS = 86_400;
 const JITTER_MS = 5 * 60_000;
 const OVERDUE_MS = 10 * 60_000;
-/** Waits a moment for a signer that responds soon, so that the pod need not wait for the next refresh. */
+/** The delays of the first polls, so that a pod need not wait for the next refresh if the signer responds soon. */
 const FIRST_POLLS_MS = [100, 300, 900];
 
 const generate = promisify(generateKeyPair);

@@ -52,7 +52,7 @@ interface ClusterDnsOptions {
   readonly synced: () => boolean;
   /**
    * Returns the name servers for a name outside the cluster in their order, as `address` or `address:port`. Called for each
-   * forwarded query.
+   * query that the cache does not answer.
    */
   readonly upstreams: (name: string) => Promise<readonly string[]>;
   /** Responses of other name servers. */

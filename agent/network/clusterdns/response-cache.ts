@@ -51,7 +51,7 @@ export class ResponseCache {
     return this.#entries.size;
   }
 
-  /** Returns the response from the cache, or from `ask`. `scope` separates transports and groups of name servers. */
+  /** Returns the response from the cache, or from `ask`. `scope` separates the transports. */
   async resolve(query: Buffer, scope: string, ask: () => Promise<Buffer>): Promise<Buffer> {
     if (query.length > MAX_QUERY_BYTES) return ask();
     const key = `${scope} ${query.toString('latin1', 2)}`;

@@ -46,7 +46,7 @@ export interface Peer {
   readonly ranges: readonly Cidr[];
   /** Addresses of the node, at most one of each family. */
   readonly addresses: readonly Ip[];
-  /** Empty if the node has published none. */
+  /** Empty if the node has published no valid key of its own. */
   readonly publicKey: string;
   readonly endpoint: string;
 }

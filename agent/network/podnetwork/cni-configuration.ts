@@ -99,7 +99,7 @@ export async function missingPlugins({ pluginDirectories }: CniPlaces): Promise<
   return PLUGINS.filter((_plugin, index) => found[index] !== true);
 }
 
-/** Records in the agent's directory where its file is, for a removal without the container runtime. */
+/** The file that records, in the agent's directory, the CNI directory, for a removal without the container runtime. */
 const RECORD = 'cni-directory';
 
 /** Returns the directory that has the agent's configuration file according to the record; empty if there is no record. */

@@ -69,7 +69,7 @@ export interface PodNetworkOptions extends NodeRulesOptions {
   readonly clock: Clock;
   /** Called when `problem` has changed. */
   readonly onProblem: (message: string) => void;
-  /** Called when the pods of other nodes cannot be reached, once for each reason. */
+  /** Called when the pods of another node cannot be reached, and again when the reason changes. */
   readonly onRefusal: (refusal: Refusal) => void;
   /** Resolves to `undefined` while another agent owns the pod network of this network namespace. */
   readonly takeLock: () => Promise<NamespaceLock | undefined>;
@@ -172,7 +172,7 @@ export class PodNetwork {
       this.#setProblem('no pod CIDR has been assigned to this node yet');
       return INSPECT_MS;
     }
-    // From the directory, the next run and `orchlet reset` know that this host may have links and rules of the pod network.
+    // The next run and `orchlet reset` look for links and rules of the pod network only if this directory exists.
     const isNew = (await mkdir(this.#options.stateDirectory, { recursive: true, mode: 0o700 })) !== undefined;
     if (isNew) this.#rules.assumeNone();
     const uplink = await this.#uplink();

@@ -50,7 +50,7 @@ interface PolicyEnforcerOptions {
   readonly logger: Logger;
   /** Sets the kernel parameters that the rules need. */
   readonly prepareHost?: () => Promise<void>;
-  /** Called when policies exist that cannot be enforced here, once for each reason. */
+  /** Called when policies exist that cannot be enforced here, and again when the reason changes. */
   readonly onUnenforced?: (message: string) => void;
 }
 

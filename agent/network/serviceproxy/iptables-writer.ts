@@ -8,7 +8,7 @@ import type { PacketFilter } from './iptables.ts';
 import type { RuleSettings, RuleWriter } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 
-/** The rule writer for hosts without nftables. A failed transaction is repeated with all chains. */
+/** The rule writer for `--proxy-mode=iptables` and hosts without nftables. A transaction after a failure has all chains. */
 export class IptablesWriter implements RuleWriter {
   readonly mode = 'iptables';
   /** The minimum time between two transactions, each of which reads whole tables. */

@@ -35,13 +35,14 @@ export interface NameServer {
 /** Writes the rules of both families. Operations on one family do not overlap. */
 export interface RuleWriter {
   readonly mode: ProxyMode;
-  /** The least time between two transactions. */
+  /** The minimum time between two transactions. */
   readonly leastIntervalMs: number;
   /** Returns an empty string if this host can have the rules, else the reason. Changes nothing. */
   problem(): Promise<string>;
   /**
-   * Takes changes of the ports of a family, and writes what differs from the last transaction, as one transaction. The first
-   * one replaces all rules of the family. Changes need not be repeated after a failure.
+   * Takes changes of the ports of a family, and writes what differs from the last write: with nftables as one transaction, with
+   * iptables as one for each `CHAINS_PER_PART` chains. The first write replaces all rules of the family. Changes need not be
+   * repeated after a failure.
    */
   write(settings: RuleSettings, changes: readonly PortChange[]): Promise<void>;
   /** Called when the state of the rules is not known: the next `write` replaces them. */

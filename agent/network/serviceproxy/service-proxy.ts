@@ -55,7 +55,7 @@ interface ServiceProxyOptions {
 export const PROXY_LOCK = 'orchlet-service-proxy';
 /** How long to collect changes before a sync. */
 const GATHER_MS = 20;
-/** The delay after a failed turn, which doubles up to the longest, because a missing kernel module rarely appears by itself. */
+/** The delay after a failed turn, which doubles up to `MAX_RETRY_MS`: a missing kernel module rarely appears by itself. */
 const RETRY_MS = 5000;
 const MAX_RETRY_MS = 60_000;
 /** How often to check the rules, because another process may have flushed the tables, and the settings. */

@@ -11,7 +11,7 @@ import type { ProviderHints } from './topologymanager/hints.ts';
 interface Policy {
   containerHints(pod: Pod, container: Container): ProviderHints;
   podHints(pod: Pod): ProviderHints;
-  /** Throws `AdmissionError` if the resources cannot be allocated. */
+  /** Throws if the resources cannot be allocated. */
   allocate(pod: Pod, container: Container): void;
   /** Returns whether the pod had resources. */
   release(podUid: string): boolean;
@@ -49,7 +49,7 @@ export abstract class PolicyManager<P extends Policy, S extends State> implement
   /** Whether the container gets resources exclusively. */
   abstract wants(pod: Pod, container: Container): boolean;
 
-  /** Called after each change of the allocations. */
+  /** Called after each allocation and release. */
   protected onChange(): void {}
 
   get isStatic(): boolean {

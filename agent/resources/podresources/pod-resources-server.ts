@@ -147,7 +147,7 @@ function memoryRow({ type, size, numaAffinity }: MemoryBlock): OutgoingOf<Messag
   return { memoryType: type, size, topology: { nodes: numaAffinity.map((id) => ({ id })) } };
 }
 
-/** Creates a token bucket: allows a burst at once, then this many requests per second. */
+/** Creates a token bucket, which allows `BURST` requests at once, and then `QPS` per second. */
 function rateLimit(clock: Clock): () => boolean {
   let tokens = BURST;
   let lastMs = clock.monotonic();

@@ -1,6 +1,6 @@
 /**
- * Registers the metrics about the agent itself on `/metrics`. Gauges are computed at each scrape from the agent's
- * state. Counters belong to the components that increment them.
+ * Registers the gauges about the agent itself on `/metrics`. Those of pods and containers are computed at each scrape.
+ * Counters belong to the components that increment them.
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerProcess } from '../../../api/component/process-metrics.ts';
@@ -22,7 +22,7 @@ interface AgentState {
   readonly activePods: () => readonly Pod[];
 }
 
-/** Registers gauges that are set before each scrape. */
+/** Registers the gauges, and the metrics of the process. */
 export function registerAgentMetrics(metrics: MetricsRegistry, agent: AgentState): void {
   const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
   gauge('kubelet_node_name', "The node's name. The count is always 1.", ['node']).with(agent.nodeName).set(1);

@@ -101,7 +101,7 @@ export const GAUGES: readonly (readonly [string, string, Read])[] = [
   ],
 ];
 
-/** Name, help and value of the settings of a cgroup, which have no time. */
+/** Name, help and value of the settings of a cgroup, which are written without a timestamp. */
 export const SETTINGS: typeof GAUGES = [
   [
     'container_spec_cpu_period',

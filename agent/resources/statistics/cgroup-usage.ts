@@ -6,7 +6,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DeviceIo, Pressure } from './cgroup-files.ts';
 
-/** The counters of a cgroup. Times are in nanoseconds, sizes in bytes; what the kernel does not report is 0. */
+/** The counters and settings of a cgroup. A counter that the kernel does not report is 0. */
 export interface CgroupUsage {
   readonly cpu: {
     readonly usageNs: number;

@@ -41,7 +41,7 @@ export function measuredSyncer(
     })
     .with();
   const synced = new Set<string>();
-  /** The times at which pods that do not run yet were first seen, by pod uid. */
+  /** The times at which pods that do not run yet were first synced, by pod uid. */
   const starting = new Map<string, number>();
   const started = (uid: string): void => {
     const fromMs = starting.get(uid);

@@ -43,7 +43,7 @@ interface ContainerStorage {
 export interface PodStorage {
   readonly containers: ReadonlyMap<string, ContainerStorage>;
   readonly volumes: readonly VolumeUsage[];
-  /** Writable layers, logs, ephemeral volumes, and the files that the agent makes for the containers. */
+  /** Writable layers, logs, ephemeral volumes, and the files that the agent creates for the containers. */
   readonly ephemeral: DiskUsage;
 }
 

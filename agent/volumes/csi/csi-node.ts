@@ -25,14 +25,14 @@ export interface DriverOnNode {
 }
 
 const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
-/** The attempts to write the CSINode while others write it as well. */
+/** The maximum number of attempts to write the CSINode while others write it as well. */
 const ATTEMPTS = 5;
 const FIRST_TRY_MS = 200;
 const MAX_TRY_MS = 30_000;
 
 type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 
-/** Owns what the objects state about the drivers of this node. Methods reject with the error of the API server. */
+/** Owns what the Node and the CSINode state about the drivers of this node. Methods reject with the error of the API server. */
 export class CsiNode {
   readonly #client: Client;
   readonly #nodeName: string;
@@ -44,7 +44,7 @@ export class CsiNode {
     this.#nodeName = options.nodeName;
   }
 
-  /** Creates the object as soon as the node exists, even without drivers, because schedulers count volumes by it. */
+  /** Creates the CSINode as soon as the node exists, even without drivers, because schedulers count volumes by it. */
   async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
     await untilDone(() => this.#changes.run(() => this.#current()), {
       clock,

@@ -2,7 +2,7 @@
 import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 
-/** The drivers of one kind that a node may have. */
+/** The maximum number of drivers of one kind on a node. */
 const MAX_DRIVERS = 100;
 
 /**

@@ -37,7 +37,7 @@ export interface DeviceManagerOptions {
   readonly logger: Logger;
   readonly numaNodes: readonly number[];
   readonly affinity: AffinityStore;
-  /** Called when the node's device capacity has changed. */
+  /** Called when the node's device capacity may have changed. */
   readonly onNodeChange: () => void;
   /** Called when the health of devices of these pods has changed. */
   readonly onPodsChange: (uids: readonly string[]) => void;
@@ -163,8 +163,8 @@ export class DeviceManager implements HintProvider {
   }
 
   /**
-   * Returns the devices of a container by resource. A device that its plugin no longer lists appears with the NUMA
-   * nodes that it had when it was allocated.
+   * Returns the devices of a container by resource, with the NUMA nodes that they had when they were allocated. A device with
+   * several nodes occurs once for each.
    */
   containerDevices(podUid: string, container: string): ReadonlyMap<string, readonly PluginDevice[]> {
     return new Map(
@@ -190,7 +190,7 @@ export class DeviceManager implements HintProvider {
     return this.#resources.has(resource) || this.#pods.isAllocated(resource);
   }
 
-  /** Returns how many devices to allocate by resource, without those of claims. The limits decide. */
+  /** Returns how many devices to allocate by resource, without those of claims. Limits count, and not requests. */
   #wanted(pod: Pod, container: Container): ReadonlyMap<string, number> {
     return new Map(
       Object.entries(limitsOf(container))

@@ -10,7 +10,7 @@ import { isPluginResource } from './plugin-limits.ts';
 
 /** Owns the pods whose devices are unknown, and their resources. */
 export class LostAllocations {
-  /** Names of pods by uid, by resource. */
+  /** The names of the pods, by resource and uid. */
   readonly #pods = new Map<string, Map<string, string>>();
 
   /**

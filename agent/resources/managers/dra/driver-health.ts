@@ -38,7 +38,7 @@ interface ReportedHealth extends DeviceHealth {
 interface DriverHealthOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Called with the driver and the keys of the devices whose health differs from the last report. */
+  /** Called with the driver and the keys of the devices whose report differs from the last one or is no longer kept. */
   readonly onChange: (driver: string, devices: ReadonlySet<string>) => void;
 }
 
