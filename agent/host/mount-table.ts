@@ -46,8 +46,8 @@ function unescape(path: string): string {
 }
 
 /**
- * Returns the mount that has the path, or `undefined` if none has it. Of the mounts with the longest path, the newest counts,
- * because it covers the others.
+ * Returns the mount that contains the path, or `undefined` if none does. Of the mounts with the longest path, the newest
+ * counts, because it covers the others.
  */
 export function mountOf(points: readonly MountPoint[], path: string): MountPoint | undefined {
   let found: MountPoint | undefined;

@@ -110,15 +110,15 @@ export class Housekeeping {
     this.#restart();
     const forgotten = workers.forget(desiredUids);
     // A forgotten pod that is desired again starts without state; the next turn admits it.
-    const known = table.known().difference(new Set(forgotten));
-    probes.cleanup(known);
-    allocations.forget(known);
+    const remaining = table.known().difference(new Set(forgotten));
+    probes.cleanup(remaining);
+    allocations.forget(remaining);
     // A pod that is gone can make room for a deferred resize.
     if (forgotten.length > 0 || clock.monotonic() - this.#resizesWokenAtMs >= RESIZE_RETRY_MS) {
       this.#resizesWokenAtMs = clock.monotonic();
       for (const uid of allocations.deferred()) workers.wake(uid);
     }
-    statuses.removeOrphans(new Set([...known, ...desired.mirrors().map((mirror) => mirror.metadata.uid)]));
+    statuses.removeOrphans(new Set([...remaining, ...desired.mirrors().map((mirror) => mirror.metadata.uid)]));
     return { hasForgotten: forgotten.length > 0 };
   }
 

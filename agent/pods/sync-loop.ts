@@ -235,8 +235,8 @@ export class SyncLoop {
     }
   }
 
-  #inBackground(work: Promise<unknown>, pod: Pod, what: string): void {
-    background(work, { logger: this.#options.logger, what, fields: { pod: formatPod(pod) } });
+  #inBackground(work: Promise<unknown>, pod: Pod, description: string): void {
+    background(work, { logger: this.#options.logger, what: description, fields: { pod: formatPod(pod) } });
   }
 }
 

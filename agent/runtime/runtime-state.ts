@@ -8,7 +8,7 @@ import { periodically } from '../../api/machinery/periodic.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
-/** The time without a response after which the runtime counts as down. */
+/** The time after which the runtime counts as down if a check does not end. After a failed check it counts as down at once. */
 const DOWN_AFTER_MS = 30_000;
 
 interface RuntimeStateOptions {

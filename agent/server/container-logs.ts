@@ -65,7 +65,7 @@ function isTime(text: string): boolean {
     canonicalTime(text);
     return true;
   } catch {
-    // The caller reports what is no time.
+    // The caller reports the invalid time.
     return false;
   }
 }

@@ -34,9 +34,9 @@ export function diff(source: PodSourceName, before: ReadonlyMap<string, Pod>, ne
   const updated: Pod[] = [];
   const deleted: Pod[] = [];
   const reconciled: Pod[] = [];
-  const seen = new Set<string>();
+  const nextUids = new Set<string>();
   for (const pod of next) {
-    seen.add(pod.metadata.uid);
+    nextUids.add(pod.metadata.uid);
     const old = before.get(pod.metadata.uid);
     if (old === undefined) added.push(pod);
     else if (old === pod) continue;
@@ -44,7 +44,7 @@ export function diff(source: PodSourceName, before: ReadonlyMap<string, Pod>, ne
     else if (differs(old, pod)) updated.push(pod);
     else if (!jsonEqual(old.status, pod.status)) reconciled.push(pod);
   }
-  const removed = [...before.values()].filter((pod) => !seen.has(pod.metadata.uid));
+  const removed = [...before.values()].filter((pod) => !nextUids.has(pod.metadata.uid));
   const updates: PodUpdate[] = [];
   const add = (type: PodUpdate['type'], pods: readonly Pod[]): void => {
     if (pods.length > 0) updates.push({ type, source, pods });
@@ -121,7 +121,7 @@ function firstOfEachName(pods: readonly Pod[], onDuplicate: (pod: string) => voi
 
 /**
  * Returns a function that checks each object of the source once, because a source reports all pods with each change. It
- * annotates the pod with the time at which the agent has first seen it, for which `firstSeen` is called.
+ * annotates the pod with the time at which the agent has first seen it, which `firstSeen` returns.
  */
 function shapedOnce(
   source: PodSourceName,

@@ -16,7 +16,7 @@ export type ShapedPod = { readonly pod: Pod } | { readonly fault: string; readon
 const MAX_FAULT_CHARACTERS = 1024;
 
 /**
- * Returns a copy of the pod whose annotation of the source is that source, because clients can write the annotation: a pod of
+ * Returns a copy of the pod with `source` in the annotation of the source, because clients can write the annotation: a pod of
  * the API server that counted as static would be critical to its node. Fields that the schema lacks are left out, as in the
  * kubelet. For a value of another shape, or with names that cannot be parts of paths, returns the fault.
  */

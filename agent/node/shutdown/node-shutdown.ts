@@ -191,9 +191,9 @@ export class NodeShutdown {
       const ended = Promise.all(group.pods.map((pod) => this.#terminate(pod, group)));
       const late = Promise.withResolvers<'late'>();
       const timer = clock.after(group.seconds * 1000, () => late.resolve('late'));
-      const how = await Promise.race([ended, late.promise]);
+      const outcome = await Promise.race([ended, late.promise]);
       timer.cancel();
-      if (how === 'late') logger.warn({ priority: group.priority }, 'Not all pods terminated in time');
+      if (outcome === 'late') logger.warn({ priority: group.priority }, 'Not all pods terminated in time');
     }
     await this.#keepTimes({ startTime, endTime: new Date(clock.now()).toISOString() });
   }

@@ -1,6 +1,4 @@
-/**
- * Computes the order in which pods terminate during a shutdown, and the time of each group. Pure. `node-shutdown.ts` uses it.
- */
+/** Computes the order in which pods terminate during a shutdown, and the time of each group. Pure. */
 import type { Pod } from '../../model/pod.ts';
 import { SYSTEM_CRITICAL_PRIORITY } from '../../model/pod-kinds.ts';
 

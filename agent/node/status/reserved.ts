@@ -1,4 +1,4 @@
-/** Computes which of the node's resources are reserved, and what is allocatable for pods. Pure. */
+/** Computes how much of the node's resources is reserved, and the limits of all pods together. Pure. */
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
 import { amountOf, type Threshold } from '../../resources/eviction/thresholds.ts';
 import type { CgroupLimits } from '../../host/cgroups/node-allocatable.ts';

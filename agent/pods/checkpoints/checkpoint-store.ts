@@ -33,7 +33,7 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024;
 /** Returns the value at the time of writing. `undefined` removes the file. */
 type Value = () => unknown;
 
-/** Owns the directory. Keys are relative paths, whose parts are safe as file names; `boundedKey` makes them. */
+/** Owns the directory. Keys are relative paths. Their parts are encoded as file names, and must be short enough for these. */
 export class CheckpointStore {
   readonly #options: CheckpointStoreOptions;
   readonly #dirty = new Map<string, Value>();

@@ -5,7 +5,7 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { FairTurns } from '../../../api/machinery/fair-turns.ts';
 
-/** The output from which on a command is loud. Probes use 10 KiB of it. */
+/** The output from which on a command is loud. Probes use 16 KiB of each stream. */
 const LOUD_BYTES = 256 << 10;
 /** What loud commands may print in a second, all together. */
 const LOUD_BYTES_PER_SECOND = 4 << 20;

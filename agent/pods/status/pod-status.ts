@@ -123,7 +123,7 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
   return { metadata: { uid: pod.metadata.uid }, status: changes };
 }
 
-/** Returns the changed members. A member that is gone is null: a patch of an object keeps what it does not name. */
+/** Returns the changed members. A removed member is null, because a patch keeps the members that it does not name. */
 function objectChanges(before: JsonObject, after: JsonObject): Record<string, JsonValue> {
   const changes: Record<string, JsonValue> = {};
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
@@ -147,10 +147,10 @@ function listChanges(
   const [previous, next] = [byKey(before), byKey(after)];
   const entries: JsonValue[] = [];
   for (const entry of after) {
-    const known = previous.get(entry[mergeKey]);
-    if (known !== undefined && jsonEqual(known, entry)) continue;
-    const gone = Object.keys(known ?? {}).filter((key) => entry[key] === undefined);
-    entries.push({ ...entry, ...Object.fromEntries(gone.map((key) => [key, null])) });
+    const old = previous.get(entry[mergeKey]);
+    if (old !== undefined && jsonEqual(old, entry)) continue;
+    const removedKeys = Object.keys(old ?? {}).filter((key) => entry[key] === undefined);
+    entries.push({ ...entry, ...Object.fromEntries(removedKeys.map((key) => [key, null])) });
   }
   for (const entry of before) {
     const key = entry[mergeKey] ?? null;

@@ -55,7 +55,7 @@ interface PodAllocationsOptions {
   readonly others: (pod: Pod) => readonly Pod[];
   /** Whether the containers of a pod can be swapped out. */
   readonly mayUseSwap?: (pod: Pod) => boolean;
-  /** `static` managers pin what a guaranteed pod has. */
+  /** With the policy `static`, a manager allocates its resource exclusively to guaranteed pods. */
   readonly cpuManagerPolicy: string;
   readonly memoryManagerPolicy: string;
   readonly observe?: ResizeObserver;
@@ -187,12 +187,12 @@ export class PodAllocations {
       return infeasible('In-place resize of containers with swap is not supported.', 'swap_limitation');
     const guaranteed = qosClass(pod) === 'Guaranteed';
     const wanted = podResources(pod, requestsOf);
-    const has = podResources(current, requestsOf);
+    const allocated = podResources(current, requestsOf);
     for (const [resource, manager, policy] of [
       ['cpu', 'CPU', cpuManagerPolicy],
       ['memory', 'Memory', memoryManagerPolicy],
     ] as const) {
-      if (guaranteed && policy.toLowerCase() === 'static' && wanted[resource] !== has[resource])
+      if (guaranteed && policy.toLowerCase() === 'static' && wanted[resource] !== allocated[resource])
         return infeasible(
           `Resize is infeasible for Guaranteed Pods alongside ${manager} Manager policy "${policy}"`,
           `guaranteed_pod_${resource}_manager_static_policy`,
@@ -208,7 +208,7 @@ export class PodAllocations {
         text === undefined ? 0n : BigInt(units(parseQuantity(text)));
       const [requested, capacity] = [count(wanted[resource]), count(allocatable[resource])];
       // A request that does not grow always fits.
-      if (allocatable[resource] === undefined || requested <= count(has[resource])) continue;
+      if (allocatable[resource] === undefined || requested <= count(allocated[resource])) continue;
       const used = all.reduce((sum, other) => sum + count(other[resource]), 0n);
       if (used + requested > capacity) {
         const numbers = `requested: ${requested}, used: ${used}, capacity: ${capacity}`;

@@ -58,7 +58,7 @@ export interface PodSyncOptions {
     /** Returns the health of the devices of a container, or `undefined` if it has none. */
     deviceHealth(pod: Pod, container: string): ContainerStatusJson['allocatedResourcesStatus'];
   };
-  /** Called once for each container that has terminated. */
+  /** Called for each container that has terminated, once by this process. */
   readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
   /** Called for a pod that is rejected after its admission. */
   readonly onRejected?: (pod: Pod, reason: string) => void;

@@ -213,7 +213,7 @@ export class PodWorkers {
       worker.abort.abort(new Error('the agent is stopping'));
       return worker.running;
     });
-    // A runtime that never responds must not block the stop. The next start of the agent observes what it did.
+    // A runtime that never responds must not block the stop. The next start of the agent reads what the runtime has done.
     const limit = new AbortController();
     await Promise.race([Promise.all(running), pause(this.#options.clock, CLOSE_WITHIN_MS, limit.signal)]);
     limit.abort();

@@ -179,8 +179,8 @@ export class LogWriter {
       const text = this.#source.tty ? entries.raw(frame.payload) : entries.frame(frame);
       if (text.length > 0) await this.#append(text);
     }
-    const rest = entries.flush();
-    if (rest.length > 0) await this.#append(rest);
+    const lastLine = entries.flush();
+    if (lastLine.length > 0) await this.#append(lastLine);
     return entries.position;
   }
 
@@ -272,9 +272,9 @@ export class EntryParser {
 
   /** Returns the line that the stream has not ended; empty if there is none. */
   flush(): Buffer {
-    const rest = Buffer.concat([this.#pending, ...this.#parts.splice(0)]);
+    const incomplete = Buffer.concat([this.#pending, ...this.#parts.splice(0)]);
     this.#pending = Buffer.alloc(0);
-    return rest.length > TIME_LENGTH ? this.#line('stdout', rest) : Buffer.alloc(0);
+    return incomplete.length > TIME_LENGTH ? this.#line('stdout', incomplete) : Buffer.alloc(0);
   }
 
   #line(stream: string, entry: Buffer): Buffer {

@@ -39,12 +39,12 @@ function parse(text: string): unknown {
 }
 
 /**
- * Returns the members of an object. JSON's null is an empty object, as in Go. Throws an error that names `what` for other
+ * Returns the members of an object. JSON's null is an empty object, as in Go. Throws an error that names `subject` for other
  * values.
  */
-function objectOf(value: unknown, what: string): ReadonlyMap<string, unknown> {
+function objectOf(value: unknown, subject: string): ReadonlyMap<string, unknown> {
   if (value === undefined || value === null) return new Map();
-  if (typeof value !== 'object' || Array.isArray(value)) throw new DockerConfigError(`${what} must be an object`);
+  if (typeof value !== 'object' || Array.isArray(value)) throw new DockerConfigError(`${subject} must be an object`);
   return new Map(Object.entries(value));
 }
 

@@ -77,26 +77,26 @@ function withCredentials(
   if (record === undefined)
     return { lastUpdatedTime, imageRef, credentialMapping: found === undefined ? {} : { [name]: found } };
   if (found === undefined) return record;
-  const known = record.credentialMapping?.[name];
-  const merged = known === undefined ? found : merge(known, found);
-  return merged === known
+  const recorded = record.credentialMapping?.[name];
+  const merged = recorded === undefined ? found : merge(recorded, found);
+  return merged === recorded
     ? record
     : { ...record, lastUpdatedTime, credentialMapping: { ...record.credentialMapping, [name]: merged } };
 }
 
-function merge(known: PullCredentials, found: PullCredentials): PullCredentials {
-  if (found.nodePodsAccessible === true) return known.nodePodsAccessible === true ? known : found;
-  const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = known;
+function merge(recorded: PullCredentials, found: PullCredentials): PullCredentials {
+  if (found.nodePodsAccessible === true) return recorded.nodePodsAccessible === true ? recorded : found;
+  const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = recorded;
   const newSecrets = (found.kubernetesSecrets ?? []).filter(
     (secret) => !secrets.some((one) => isSame(one, secret) && one.credentialHash === secret.credentialHash),
   );
   const newAccounts = (found.kubernetesServiceAccounts ?? []).filter(
     (account) => !accounts.some((one) => isSame(one, account)),
   );
-  if (newSecrets.length === 0 && newAccounts.length === 0) return known;
+  if (newSecrets.length === 0 && newAccounts.length === 0) return recorded;
   const kept = secrets.filter((one) => !newSecrets.some((secret) => isSame(one, secret)));
   return {
-    ...known,
+    ...recorded,
     ...(kept.length + newSecrets.length > 0 ? { kubernetesSecrets: [...kept, ...newSecrets].toSorted(byName) } : {}),
     ...(accounts.length + newAccounts.length > 0
       ? { kubernetesServiceAccounts: [...accounts, ...newAccounts].toSorted(byName) }
@@ -285,8 +285,8 @@ export class PullVerification {
 }
 
 /** Whether two secrets have the same credentials. */
-function hasSameCredentials(known: PullSecret, secret: PullSecret): boolean {
-  return known.credentialHash !== '' && known.credentialHash === secret.credentialHash;
+function hasSameCredentials(recorded: PullSecret, secret: PullSecret): boolean {
+  return recorded.credentialHash !== '' && recorded.credentialHash === secret.credentialHash;
 }
 
 function fullName(name: string): string {

@@ -1,6 +1,6 @@
 /**
  * Computes the status of a pod from its specification, the state of the runtime, the results of its probes, its allocated
- * resources, the previous status and the time. Pure. The pod's worker calls it in each sync and hands the status to the status
+ * resources, the previous status and the time. Pure. The pod's worker calls it in each step and hands the status to the status
  * manager; `readiness.ts` computes the part that probes change between two syncs.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';

@@ -59,7 +59,7 @@ export function containersToRemove(
     const key = `${uidOf(container)}/${container.name}`;
     groups.set(key, [...(groups.get(key) ?? []), container]);
   }
-  const gone: ContainerStatus[] = [];
+  const toRemove: ContainerStatus[] = [];
   let left: ContainerStatus[][] = [];
   for (const group of groups.values()) {
     const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
@@ -70,17 +70,17 @@ export function containersToRemove(
         : policy.keptPerContainer < 0
           ? newestFirst.length
           : policy.keptPerContainer;
-    gone.push(...newestFirst.slice(kept));
+    toRemove.push(...newestFirst.slice(kept));
     left.push(newestFirst.slice(0, kept));
   }
   const { keptInTotal } = policy;
-  if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return gone;
+  if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return toRemove;
   // Each container keeps its share of the total, the newest first. The oldest of the rest are removed.
   const share = Math.max(1, Math.floor(keptInTotal / left.length));
-  gone.push(...left.flatMap((group) => group.slice(share)));
+  toRemove.push(...left.flatMap((group) => group.slice(share)));
   left = left.map((group) => group.slice(0, share));
   const newestFirst = left.flat().toSorted((a, b) => b.createdAtMs - a.createdAtMs);
-  return [...gone, ...newestFirst.slice(keptInTotal)];
+  return [...toRemove, ...newestFirst.slice(keptInTotal)];
 }
 
 /** Returns stopped sandboxes without containers. The newest of an existing pod stays. Pure. */
@@ -112,7 +112,7 @@ function uidOf(container: ContainerStatus): string {
 export async function collectContainers(options: CollectOptions): Promise<void> {
   const { runtime, logger, podExists } = options;
   const containers = await runtime.listContainers();
-  const gone = containersToRemove(containers, podExists, {
+  const toRemove = containersToRemove(containers, podExists, {
     keptPerContainer: options.keptPerContainer ?? 1,
     keptInTotal: options.keptInTotal ?? -1,
     createdBeforeMs: (options.nowMs ?? Number.POSITIVE_INFINITY) - (options.minAgeMs ?? 0),
@@ -127,7 +127,7 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
     }
   };
   const removed = new Set<string>();
-  for (const container of gone) {
+  for (const container of toRemove) {
     const done = await attempt('container', container.id, async () => {
       await runtime.removeContainer(container.id);
       if (container.logPath !== '') await removeLogs(container.logPath);

@@ -60,11 +60,11 @@ export async function hostDns(settings: DnsSettings, resolvedServers = RESOLVED_
   if (settings.resolvConf === '') return { servers: ['127.0.0.1'], searches: ['.'], options: [] };
   const host = parseResolvConf(await readFile(settings.resolvConf, 'utf8'));
   if (!host.servers.some((server) => RESOLVED_STUBS.has(server))) return host;
-  const behind = await readFile(resolvedServers, 'utf8').then(parseResolvConf, (error: NodeJS.ErrnoException) => {
+  const resolved = await readFile(resolvedServers, 'utf8').then(parseResolvConf, (error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
     throw error;
   });
-  return behind === undefined || behind.servers.length === 0 ? host : behind;
+  return resolved === undefined || resolved.servers.length === 0 ? host : resolved;
 }
 
 /** Returns the configuration, cut to the limits of the resolver. What is cut is reported to `warn`. */

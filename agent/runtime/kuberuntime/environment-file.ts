@@ -37,11 +37,11 @@ export function environmentFileValue(text: string, key: string): string {
     const closed = text.indexOf("'", opened);
     if (closed === -1) fail('unclosed single quote');
     const value = text.slice(opened, closed);
-    const rest = endOfLine(text, closed);
+    const lineEnd = endOfLine(text, closed);
     line += value.split('\n').length - 1;
-    if (!/^[ \t\r]*(?:#|$)/.test(text.slice(closed + 1, rest))) fail('unexpected content after closing quote');
+    if (!/^[ \t\r]*(?:#|$)/.test(text.slice(closed + 1, lineEnd))) fail('unexpected content after closing quote');
     if (name === key) return value.replaceAll('\r\n', '\n');
-    at = rest + 1;
+    at = lineEnd + 1;
     line += 1;
   }
   return '';

@@ -85,9 +85,9 @@ function fetchOnce(
     const dropped = Object.keys(headers).filter(
       (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
     );
-    const has = (name: string): boolean => Object.keys(headers).some((key) => key.toLowerCase() === name);
-    if (!has('user-agent')) headers['User-Agent'] = [`kube-${target.purpose}/${RELEASE}`];
-    if (!has('accept')) headers['Accept'] = ['*/*'];
+    const hasHeader = (name: string): boolean => Object.keys(headers).some((key) => key.toLowerCase() === name);
+    if (!hasHeader('user-agent')) headers['User-Agent'] = [`kube-${target.purpose}/${RELEASE}`];
+    if (!hasHeader('accept')) headers['Accept'] = ['*/*'];
     for (const name of dropped) delete headers[name];
     const options = {
       purpose: 'probe' as const,

@@ -301,8 +301,8 @@ export class KubeRuntime {
   async #requireUserNamespaces(handler: string): Promise<void> {
     const { handlers } = await this.#options.runtime.features();
     if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;
-    const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
-    throw new Error(`can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`);
+    const subject = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
+    throw new Error(`can't set \`spec.hostUsers: false\`, ${subject} does not support user namespaces`);
   }
 
   #hostIps(pod: Pod): readonly string[] {

@@ -70,12 +70,12 @@ export function sandboxChanged(
 ): { readonly changed: boolean; readonly attempt: number; readonly sandboxId: SandboxId | undefined } {
   const [newest] = status.sandboxes;
   if (newest === undefined) return { changed: true, attempt: 0, sandboxId: undefined };
-  const again = { changed: true, attempt: newest.pod.attempt + 1, sandboxId: newest.id };
+  const recreated = { changed: true, attempt: newest.pod.attempt + 1, sandboxId: newest.id };
   const ready = status.sandboxes.filter((sandbox) => sandbox.state === 'ready').length;
-  if (ready > 1 || newest.state !== 'ready') return again;
+  if (ready > 1 || newest.state !== 'ready') return recreated;
   const onNode = pod.spec.hostNetwork === true;
-  if ((newest.networkMode === 'node') !== onNode) return { ...again, sandboxId: undefined };
-  if (!onNode && newest.ips.length === 0) return again;
+  if ((newest.networkMode === 'node') !== onNode) return { ...recreated, sandboxId: undefined };
+  if (!onNode && newest.ips.length === 0) return recreated;
   return { changed: false, attempt: newest.pod.attempt, sandboxId: newest.id };
 }
 

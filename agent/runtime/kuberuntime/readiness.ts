@@ -20,9 +20,9 @@ export function verdict(reason: string, problems: readonly string[]): Verdict {
   return problems.length === 0 ? { status: 'True' } : { status: 'False', reason, message: problems.join(', ') };
 }
 
-/** Returns the problem that all these containers have, or nothing if there is no container. */
-export function containersWith(what: string, names: readonly string[]): readonly string[] {
-  return names.length === 0 ? [] : [`containers with ${what} status: [${names.join(' ')}]`];
+/** Returns the problem that all these containers have; an empty list if there is no container. */
+export function containersWith(status: string, names: readonly string[]): readonly string[] {
+  return names.length === 0 ? [] : [`containers with ${status} status: [${names.join(' ')}]`];
 }
 
 /**

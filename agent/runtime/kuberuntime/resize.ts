@@ -37,17 +37,17 @@ export function restartingRequests(container: Container): string | undefined {
 
 /** Returns how to resize a container. Resources that the runtime does not report count as equal. */
 export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
-  const has = status.resources;
-  if (status.state !== 'running' || has === undefined) return 'none';
+  const actual = status.resources;
+  if (status.state !== 'running' || actual === undefined) return 'none';
   const requests = restartingRequests(container);
   // On Docker, labels of an image may look like annotations. Where requests count, the annotation is the agent's own.
   const requested = requests === undefined ? undefined : status.annotations[REQUESTS_ANNOTATION];
   if (requested !== undefined && requested !== requests) return 'restart';
   const wanted = linuxResources(pod, container, facts);
-  const memory = has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes;
+  const memory = actual.memoryLimitBytes !== undefined && actual.memoryLimitBytes !== wanted.memoryLimitBytes;
   const cpu =
-    (has.cpuQuotaUs !== undefined && Math.max(has.cpuQuotaUs, 0) !== wanted.cpuQuotaUs) ||
-    (has.cpuShares !== undefined && has.cpuShares !== wanted.cpuShares);
+    (actual.cpuQuotaUs !== undefined && Math.max(actual.cpuQuotaUs, 0) !== wanted.cpuQuotaUs) ||
+    (actual.cpuShares !== undefined && actual.cpuShares !== wanted.cpuShares);
   if (!memory && !cpu) return 'none';
   return (memory && needsRestart(container, 'memory')) || (cpu && needsRestart(container, 'cpu'))
     ? 'restart'

@@ -61,9 +61,9 @@ interface LineFilter {
 }
 
 /**
- * Writes the log at the path as text. Resolves when the whole log is written or the signal aborts. A tail counts entries: every
- * part of a line is one. With `follow` it waits for the log of a container that has just started; otherwise it rejects with
- * ENOENT. Rejects with a `LogError` for a log of an unknown format.
+ * Writes the log at the path as text. Resolves when the whole log or `limitBytes` of it is written, or the signal aborts. A
+ * tail counts entries: every part of a line is one. With `follow` it waits for the log of a container that has just started;
+ * otherwise it rejects with ENOENT. Rejects with a `LogError` for a log of an unknown format.
  */
 export async function readLog(
   path: string,
@@ -94,7 +94,7 @@ export async function readLog(
       await followLog(reader, emit, deps, signal);
       return;
     }
-    const incompleteLine = reader.rest();
+    const incompleteLine = reader.incompleteLine();
     if (incompleteLine.length > 0) await emit(incompleteLine);
   } finally {
     await reader.close();
@@ -200,7 +200,7 @@ class FollowedFile {
   /** The file that has taken the name, and the time since which the old one has had no new data. */
   #next: { readonly file: FileHandle; sinceMs: number } | undefined;
   #position = 0;
-  #rest: Buffer = Buffer.alloc(0);
+  #incompleteLine: Buffer = Buffer.alloc(0);
   /** Whether the reader is inside a line that is longer than any runtime writes. The end of such a line is omitted. */
   #skips = false;
 
@@ -222,7 +222,7 @@ class FollowedFile {
     const { bytesRead } = await this.#file.read(chunk, 0, CHUNK_BYTES, this.#position);
     if (bytesRead === 0) return undefined;
     this.#position += bytesRead;
-    const data = Buffer.concat([this.#rest, chunk.subarray(0, bytesRead)]);
+    const data = Buffer.concat([this.#incompleteLine, chunk.subarray(0, bytesRead)]);
     const lines: Buffer[] = [];
     let from = 0;
     for (let newline = data.indexOf(NEWLINE, from); newline !== -1; newline = data.indexOf(NEWLINE, from)) {
@@ -230,18 +230,18 @@ class FollowedFile {
       this.#skips = false;
       from = newline + 1;
     }
-    this.#rest = this.#skips ? Buffer.alloc(0) : Buffer.from(data.subarray(from));
-    if (this.#rest.length > MAX_LINE_BYTES) {
-      lines.push(Buffer.concat([this.#rest, Buffer.from('\n')]));
-      this.#rest = Buffer.alloc(0);
+    this.#incompleteLine = this.#skips ? Buffer.alloc(0) : Buffer.from(data.subarray(from));
+    if (this.#incompleteLine.length > MAX_LINE_BYTES) {
+      lines.push(Buffer.concat([this.#incompleteLine, Buffer.from('\n')]));
+      this.#incompleteLine = Buffer.alloc(0);
       this.#skips = true;
     }
     return lines;
   }
 
   /** Returns the beginning of a line that has no end (yet). */
-  rest(): Buffer {
-    return this.#rest;
+  incompleteLine(): Buffer {
+    return this.#incompleteLine;
   }
 
   /** Goes to where the last `count` entries begin. An entry without a line end is not counted. Reads backwards, by chunks. */

@@ -24,15 +24,15 @@ const MAX_SIZE_CHARACTERS = 1024;
 const STREAM_TYPES: ReadonlySet<string> = new Set(['error', 'stdin', 'stdout', 'stderr', 'resize']);
 
 /**
- * Returns the first known one of the protocols that the client offers, with the answers of the kubelet to other offers: throws
- * a `StatusError` with code 400 for none, and with code 403 for unknown ones.
+ * Returns the first accepted protocol of those that the client offers. As in the kubelet, throws a `StatusError` with code 400
+ * if the client offers none, and with code 403 if none of its protocols is accepted.
  */
-export function negotiateProtocol(request: IncomingMessage, known: readonly string[]): string {
+export function negotiateProtocol(request: IncomingMessage, accepted: readonly string[]): string {
   const offered = offeredProtocols(request);
   if (offered.length === 0) throw newBadRequest('unable to upgrade: X-Stream-Protocol-Version is required\n');
-  const chosen = offered.find((protocol) => known.includes(protocol));
+  const chosen = offered.find((protocol) => accepted.includes(protocol));
   if (chosen !== undefined) return chosen;
-  const problem = `unable to negotiate protocol: client supports [${offered.join(' ')}], server accepts [${known.join(' ')}]`;
+  const problem = `unable to negotiate protocol: client supports [${offered.join(' ')}], server accepts [${accepted.join(' ')}]`;
   throw newStatusError(403, 'Forbidden', `unable to upgrade: ${problem}\n`);
 }
 

@@ -212,8 +212,8 @@ async function serveCommand(
     const message = errorMessage(error);
     if (!command.signal.aborted)
       logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'A command in a container failed');
-    const what = target.action === 'attach' ? 'error attaching to container' : 'error executing command in container';
-    outcome = { state: 'failed', message: `${what}: ${message}` };
+    const prefix = target.action === 'attach' ? 'error attaching to container' : 'error executing command in container';
+    outcome = { state: 'failed', message: `${prefix}: ${message}` };
   }
   await command.finish(outcome);
 }
