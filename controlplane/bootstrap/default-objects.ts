@@ -1,6 +1,7 @@
 /**
  * Creates the objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority
- * classes, the range of service addresses, and one APIService for each group version that this server serves itself.
+ * classes, the date from which the use of tokens is recorded, the range of service addresses, and one APIService for each group
+ * version that this server serves itself.
  *
  * The start calls it once, when the API accepts writes. Missing objects are created. Changes of an administrator stay, except
  * for those of flow control objects. It is safe to call it again, and beside another server that does the same.
@@ -78,6 +79,7 @@ async function ensureTokenTracking(client: Client, nowMs: number): Promise<void>
 const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
 const ON_START = 'onstart';
 
+/** Whether a start created the APIService, and not an administrator or the server of an add-on. */
 function isOurs(object: KubeObject): boolean {
   const { group, service } = (object['spec'] ?? {}) as { group?: string; service?: object };
   return object.metadata.labels?.[MANAGED] === ON_START || (group === METRICS_API.group && service === undefined);

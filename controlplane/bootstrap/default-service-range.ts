@@ -33,8 +33,8 @@ async function updateDefaultRange(client: Client, cidrs: readonly string[]): Pro
     spec: { cidrs: [...cidrs] },
   });
   if (range.metadata.deletionTimestamp !== undefined) return;
-  const known = range.spec?.cidrs ?? [];
-  if (cidrs.length === 2 && known.length === 1 && known[0] === cidrs[0])
+  const stored = range.spec?.cidrs ?? [];
+  if (cidrs.length === 2 && stored.length === 1 && stored[0] === cidrs[0])
     range = await typed.update(serviceCIDRs, { ...range, spec: { cidrs: [...cidrs] } });
   const conditions = range.status?.conditions ?? [];
   const isSame = String(range.spec?.cidrs ?? []) === String(cidrs);

@@ -1,6 +1,6 @@
 /**
- * Creates and updates the objects that every cluster has: it reads what exists and creates what is missing. Every write is safe
- * beside another server that does the same. The other files of this folder use it.
+ * Reads the objects that every cluster has, and creates those that are missing. Every write is safe beside another server that
+ * does the same. The other files of this folder use it.
  */
 import type { Client, Resource } from '../../api/client/client.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';

@@ -51,15 +51,15 @@ async function ensure<T extends KubeObject>(
   if (existing === undefined) return;
   const writes = Object.entries({ ...suggested, ...mandatory }).flatMap(([name, spec]) => {
     const found = existing.get(name);
-    if (found === undefined) return [client.create(resource, '', created(resource, name, spec), BY_PRODUCER)];
-    const isKept = Object.hasOwn(mandatory, name) || followsDefinition(found);
+    if (found === undefined) return [client.create(resource, '', newObject(resource, name, spec), BY_PRODUCER)];
+    const isMaintained = Object.hasOwn(mandatory, name) || followsDefinition(found);
     // An administrator may set the shares of the level `exempt`.
-    const isRight = (name === 'exempt' && hasLimits(spec)) || semanticEqual(found['spec'], spec);
-    if (!isKept || (isRight && found.metadata.annotations?.[AUTOUPDATE] === 'true')) return [];
+    const isUpToDate = (name === 'exempt' && isLevelSpec(spec)) || semanticEqual(found['spec'], spec);
+    if (!isMaintained || (isUpToDate && found.metadata.annotations?.[AUTOUPDATE] === 'true')) return [];
     const { metadata } = found;
     const annotations = { ...metadata.annotations, [AUTOUPDATE]: 'true' };
-    const right = isRight ? found['spec'] : structuredClone(spec);
-    return [client.update(resource, { ...found, metadata: { ...metadata, annotations }, spec: right }, BY_PRODUCER)];
+    const nextSpec = isUpToDate ? found['spec'] : structuredClone(spec);
+    return [client.update(resource, { ...found, metadata: { ...metadata, annotations }, spec: nextSpec }, BY_PRODUCER)];
   });
   const wanted = (name: string): boolean => Object.hasOwn(mandatory, name) || Object.hasOwn(suggested, name);
   const deletions = [...existing]
@@ -68,7 +68,7 @@ async function ensure<T extends KubeObject>(
   await Promise.all([...writes, ...deletions].map(tolerateRaces));
 }
 
-const created = (resource: { readonly kind: string }, name: string, spec: object): KubeObject => ({
+const newObject = (resource: { readonly kind: string }, name: string, spec: object): KubeObject => ({
   apiVersion: API_VERSION,
   kind: resource.kind,
   metadata: { name, annotations: { [AUTOUPDATE]: 'true' } },
@@ -76,7 +76,7 @@ const created = (resource: { readonly kind: string }, name: string, spec: object
 });
 
 /** Whether it is the specification of a priority level, and not of the flow schema of that name. */
-const hasLimits = (spec: object): boolean => 'type' in spec;
+const isLevelSpec = (spec: object): boolean => 'type' in spec;
 
 function followsDefinition({ metadata }: KubeObject): boolean {
   const value = metadata.annotations?.[AUTOUPDATE];

@@ -15,7 +15,7 @@ export const RENEW_MS = 10_000;
 
 /** The registry of running API servers. */
 export interface ServerAddresses {
-  /** Writes this server's address. The former one is removed if it is another. */
+  /** Writes this server's address. A former address that differs is removed. */
   renew(address: string): Promise<void>;
   /** The addresses of all running servers, sorted as text. That of this server is among them after a `renew`. */
   all(): Promise<readonly string[]>;

@@ -97,7 +97,7 @@ async function cleanUp({ client, clock }: ServerIdentityOptions): Promise<void> 
     if (!(renewedMs + leaseDurationSeconds * 1000 < clock.now())) continue;
     const { name = '', resourceVersion } = lease.metadata;
     const preconditions = resourceVersion === undefined ? {} : { preconditions: { resourceVersion } };
-    const gone = client.delete(leases, SYSTEM_NAMESPACE, name, preconditions);
-    await tolerate(gone, (error) => isNotFound(error) || isConflict(error));
+    const deletion = client.delete(leases, SYSTEM_NAMESPACE, name, preconditions);
+    await tolerate(deletion, (error) => isNotFound(error) || isConflict(error));
   }
 }

@@ -79,8 +79,8 @@ export function keepServiceAddresses(options: RepairOptions): { close(): Promise
   const serviceLoop = new ReconcileLoop(options, { reconcile: (key) => repair.service(key) });
   const addressLoop = new ReconcileLoop(options, {
     reconcile: async (key) => {
-      const againMs = await repair.address(key);
-      if (againMs > 0) addressLoop.queue.addAfter(key, againMs);
+      const recheckMs = await repair.address(key);
+      if (recheckMs > 0) addressLoop.queue.addAfter(key, recheckMs);
     },
   });
   // A change of either side may break the match, so each change checks the other side as well.
@@ -143,15 +143,15 @@ class Repair {
 
   async #addressOf(service: Service, address: string): Promise<void> {
     const { state } = this.#options;
-    const what = `[${address.includes(':') ? 'IPv6' : 'IPv4'}]: ${address}`;
+    const title = `[${address.includes(':') ? 'IPv6' : 'IPv4'}]: ${address}`;
     if (!this.#isInRange(address)) {
-      const text = `Cluster IP ${what} is not within any configured Service CIDR; please recreate service`;
+      const text = `Cluster IP ${title} is not within any configured Service CIDR; please recreate service`;
       this.#report(service, 'ClusterIPOutOfRange', text);
       return;
     }
     const object = state.address(address);
     if (object === undefined) {
-      this.#report(service, 'ClusterIPNotAllocated', `Cluster IP ${what} is not allocated; repairing`);
+      this.#report(service, 'ClusterIPNotAllocated', `Cluster IP ${title} is not allocated; repairing`);
       await this.#create(service, address);
       return;
     }
@@ -159,12 +159,12 @@ class Repair {
       const parent = parentService(object);
       const other = parent === undefined ? undefined : state.service(parent.namespace, parent.name);
       if (clusterAddresses(other).includes(address)) {
-        const text = `Cluster IP ${what} was assigned to multiple services; please recreate service`;
+        const text = `Cluster IP ${title} was assigned to multiple services; please recreate service`;
         this.#report(service, 'ClusterIPAlreadyAllocated', text);
         return;
       }
       const { namespace = '', name = '' } = service.metadata;
-      const text = `the ClusterIP ${what} for Service ${namespace}/${name} has a wrong reference; repairing`;
+      const text = `the ClusterIP ${title} for Service ${namespace}/${name} has a wrong reference; repairing`;
       this.#report(service, 'ClusterIPNotAllocated', text);
     } else if (hasServiceLabels(object)) return;
     await this.#remove(object);

@@ -35,8 +35,8 @@ export interface Encryption {
 }
 
 /**
- * Builds the encryption from its configuration file. Throws if the file is invalid or a key management service is not
- * reachable, so that the server never starts with partial encryption.
+ * Builds the encryption from its configuration file. Resolves to `undefined` if `path` is empty. Rejects if the file is invalid
+ * or a key management service is not reachable, so that the server never starts with partial encryption.
  */
 export async function buildEncryption(parts: EncryptionParts): Promise<Encryption | undefined> {
   const { path, clock, logger, metrics } = parts;

@@ -63,10 +63,10 @@ export async function parseEncryptionConfig(
     if (!isJsonObject(row)) return refuse(`${at} must be an object`);
     const names = row['resources'];
     if (!Array.isArray(names) || names.length === 0) return refuse(`${at}.resources is missing`);
-    const given = row['providers'];
-    if (!Array.isArray(given) || given.length === 0) return refuse(`${at}.providers is missing`);
+    const providerList = row['providers'];
+    if (!Array.isArray(providerList) || providerList.length === 0) return refuse(`${at}.providers is missing`);
     const providers: EncryptionProvider[] = [];
-    for (const [n, provider] of given.entries())
+    for (const [n, provider] of providerList.entries())
       providers.push(...(await providersOf(provider, `${at}.providers[${n}]`, refuse, connectKms)));
     rows.push({ resources: names.map(String), providers });
   }
@@ -92,7 +92,7 @@ async function providersOf(
   if (!CIPHER_NAMES.includes(name)) return refuse(`${at}: "${name}" is not a provider`);
   const { keys } = settings;
   if (!Array.isArray(keys) || keys.length === 0) return refuse(`${at}.${name}.keys is missing`);
-  const named = keys.map((key: unknown, i): NamedKey => {
+  const namedKeys = keys.map((key: unknown, i): NamedKey => {
     const { name: keyName, secret } = isJsonObject(key) ? key : {};
     if (typeof keyName !== 'string' || keyName === '' || keyName.includes(':'))
       return refuse(`${at}.${name}.keys[${i}].name must be a name without colons`);
@@ -100,9 +100,10 @@ async function providersOf(
       return refuse(`${at}.${name}.keys[${i}].secret must be base64`);
     return { name: keyName, secret: Buffer.from(secret, 'base64') };
   });
-  if (new Set(named.map((key) => key.name)).size < named.length) return refuse(`${at}.${name}.keys: duplicate name`);
+  if (new Set(namedKeys.map((key) => key.name)).size < namedKeys.length)
+    return refuse(`${at}.${name}.keys: duplicate name`);
   try {
-    return keyProviders(name, named);
+    return keyProviders(name, namedKeys);
   } catch (error) {
     return refuse(`${at}: ${errorMessage(error)}`);
   }

@@ -39,6 +39,7 @@ interface Seed extends Wrapped {
  */
 export async function kmsProvider(options: KmsProviderOptions): Promise<EncryptionProvider> {
   const { service, clock, logger } = options;
+  /** The decrypted seeds by their ciphertext in base64. */
   const opened = new Map<string, Buffer>();
   const remember = (seed: Seed): Seed => {
     opened.set(seed.ciphertext.toString('base64'), seed.seed);
@@ -51,6 +52,7 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     }),
   );
   let timer: Timer | undefined;
+  let isClosed = false;
   const check = async (): Promise<void> => {
     const { healthz, keyId } = await service.status();
     if (healthz !== 'ok') throw new KeyServiceError(`it reported ${quote(healthz)}`);
@@ -62,6 +64,7 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     current = remember(next);
   };
   const arm = (): void => {
+    if (isClosed) return;
     timer = clock.after(CHECK_EVERY_MS, () => {
       check()
         .catch((error: unknown) =>
@@ -98,8 +101,8 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
       }
     },
     close() {
+      isClosed = true;
       timer?.cancel();
-      timer = undefined;
       service.close();
     },
   };

@@ -1,8 +1,14 @@
-/** Writes all encrypted objects again, so that all are encrypted with the first provider of the configuration. */
+/**
+ * Writes all objects again that the configuration encrypts, so that all are encrypted with its first provider. The addresses of
+ * running servers are left out: each server writes its own every ten seconds.
+ */
 import { stringifyJson } from '../../api/codec/json.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
 import type { PathHandlers } from '../server/path-handlers.ts';
 import { methodNotAllowed } from '../server/router.ts';
+import { SERVER_ADDRESSES } from '../storage/etcd/keys.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
+import { prefixOf } from '../storage/storages.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
 
 /**
@@ -14,32 +20,49 @@ export const REENCRYPT_PATH = '/orchlet/reencrypt';
 const PAGE = 500;
 /** The number of objects that are written at the same time. */
 const WRITERS = 16;
+const EVENTS = prefixOf('', 'events');
+
+interface ReencryptOptions {
+  readonly clock: Clock;
+  /** The value of `--event-ttl`. Events are removed after this time again, as after an update by a client. */
+  readonly eventTtlMs: number;
+}
 
 /** Serves `POST` of `REENCRYPT_PATH`: writes all objects again that are to be encrypted, and answers with their number. */
 export function installReencrypt(
   paths: PathHandlers,
   storages: readonly Storage[],
   values: EncryptedValues | undefined,
+  options: ReencryptOptions,
 ): void {
   paths.exact(REENCRYPT_PATH, async (request) => {
     if (request.exchange.method !== 'POST') throw methodNotAllowed();
     let rewritten = 0;
-    if (values !== undefined) for (const storage of storages) rewritten += await reencrypt(storage, values);
+    if (values !== undefined) for (const storage of storages) rewritten += await reencrypt(storage, values, options);
     request.send(200, 'application/json', stringifyJson({ rewritten, configured: values !== undefined }));
   });
 }
 
 /**
- * Writes all encrypted objects again, with the same content and a new revision. Compacts the older revisions, because they are
- * still encrypted with older keys. Resolves to the number of objects.
+ * Writes all objects again that are to be encrypted, with the same content and a new revision. Compacts the older revisions,
+ * because they are still encrypted with older keys. Resolves to the number of objects.
  */
-export async function reencrypt(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
-  const rewritten = await rewriteAll(storage, values);
+export async function reencrypt(
+  storage: Storage,
+  values: Pick<EncryptedValues, 'isEncrypted'>,
+  options: ReencryptOptions,
+): Promise<number> {
+  const rewritten = await rewriteAll(storage, values, options);
   await storage.compact(storage.revision());
   return rewritten;
 }
 
-async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
+async function rewriteAll(
+  storage: Storage,
+  values: Pick<EncryptedValues, 'isEncrypted'>,
+  options: ReencryptOptions,
+): Promise<number> {
+  const mustBeWritten = (key: string): boolean => values.isEncrypted(key) && !key.startsWith(SERVER_ADDRESSES);
   let rewritten = 0;
   let startAfter = '';
   for (;;) {
@@ -47,10 +70,10 @@ async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEnc
     const last = page.items.at(-1);
     if (last === undefined) return rewritten;
     startAfter = last.key;
-    const pending = page.items.filter(({ key }) => values.isEncrypted(key)).map(({ key }) => key);
+    const pending = page.items.filter(({ key }) => mustBeWritten(key)).map(({ key }) => key);
     const writer = async (): Promise<void> => {
       for (let key = pending.pop(); key !== undefined; key = pending.pop())
-        if (await rewrite(storage, key)) rewritten++;
+        if (await rewrite(storage, key, options)) rewritten++;
     };
     await Promise.all(Array.from({ length: WRITERS }, writer));
     if (page.remaining === 0) return rewritten;
@@ -61,11 +84,12 @@ async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEnc
  * Writes the stored object again, so that it is encrypted with the newest key. A concurrent write of the object has the same
  * effect. Resolves to whether the object existed.
  */
-async function rewrite(storage: Storage, key: string): Promise<boolean> {
+async function rewrite(storage: Storage, key: string, { clock, eventTtlMs }: ReencryptOptions): Promise<boolean> {
   const stored = await storage.get(key);
   if (stored === undefined) return false;
+  const expiry = key.startsWith(EVENTS) ? { expiresAtMs: clock.now() + eventTtlMs } : {};
   try {
-    await storage.update(key, stored.value, stored.revision);
+    await storage.update(key, stored.value, stored.revision, expiry);
   } catch (error) {
     if (!isStorageError(error, 'conflict') && !isStorageError(error, 'not-found')) throw error;
   }

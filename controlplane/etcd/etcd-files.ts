@@ -74,9 +74,10 @@ interface Issuing {
 
 /** Issues a certificate unless it is valid. etcd reads the files, so that a certificate in memory alone is of no use. */
 async function ensureWritten({ paths, ca, nowMs }: Issuing, name: CertificateName, wanted: Wanted) {
-  const made = await ensureCertificate({ directory: paths.pki, name }, wanted, ca, nowMs);
-  if (!made.isWritten) throw new Error(`the disk is full: the certificate ${name} of etcd could not be written`);
-  return made;
+  const certificate = await ensureCertificate({ directory: paths.pki, name }, wanted, ca, nowMs);
+  if (!certificate.isWritten)
+    throw new Error(`the disk is full: the certificate ${name} of etcd could not be written to ${paths.pki}`);
+  return certificate;
 }
 
 /** Reads the credentials with which a client connects. Resolves to `undefined` if no member was set up. */

@@ -57,10 +57,10 @@ export async function followMembers(options: FollowedMembers): Promise<void> {
 async function checkMembers(local: string, { servers, paths, tls, logger, signal }: FollowedMembers): Promise<void> {
   const member = await readMember(paths);
   if (member === undefined) return;
-  const known = servers.urls;
+  const { urls } = servers;
   // The member in use is the one that answers.
-  const found = await memberServers(local, { asked: [...new Set([servers.url, ...known])], member, tls });
-  if (signal.aborted || found.toSorted().join() === known.toSorted().join()) return;
+  const found = await memberServers(local, { asked: [...new Set([servers.url, ...urls])], member, tls });
+  if (signal.aborted || found.toSorted().join() === urls.toSorted().join()) return;
   await servers.replace(found);
   logger.info({ servers: found }, 'The members of etcd changed');
 }

@@ -19,12 +19,12 @@ export interface MemberHealth {
 export function removalProblem(members: readonly MemberHealth[], id: string): string | undefined {
   const leaving = members.find(({ member }) => member.id === id);
   if (leaving === undefined || leaving.member.isLearner) return undefined;
-  const rest = members.filter(({ member }) => member.id !== id && !member.isLearner);
-  if (rest.length === 0) return 'it is the only member with a vote, and has all data';
-  const answering = rest.filter(({ status }) => status !== undefined).length;
-  const majority = Math.floor(rest.length / 2) + 1;
+  const others = members.filter(({ member }) => member.id !== id && !member.isLearner);
+  if (others.length === 0) return 'it is the only member with a vote, and has all data';
+  const answering = others.filter(({ status }) => status !== undefined).length;
+  const majority = Math.floor(others.length / 2) + 1;
   if (answering >= majority) return undefined;
-  return `only ${answering} of the ${rest.length} other members with a vote answer, and ${majority} are needed to go on`;
+  return `only ${answering} of the ${others.length} other members with a vote answer, and ${majority} are needed to go on`;
 }
 
 /**
@@ -33,10 +33,10 @@ export function removalProblem(members: readonly MemberHealth[], id: string): st
  */
 export function findMember(members: readonly EtcdMember[], text: string): EtcdMember | undefined {
   const hosts = ({ peerUrls }: EtcdMember): string[] => peerUrls.map((url) => URL.parse(url)?.hostname ?? '');
-  const isIt = (member: EtcdMember): boolean =>
+  const matches = (member: EtcdMember): boolean =>
     member.name === text || member.id === text || hexId(member.id) === text || member.peerUrls.includes(text);
   const byAddress = members.filter((member) => hosts(member).includes(text));
-  return members.find(isIt) ?? (byAddress.length === 1 ? byAddress[0] : undefined);
+  return members.find(matches) ?? (byAddress.length === 1 ? byAddress[0] : undefined);
 }
 
 /** Returns the identifier as etcdctl prints it. */
@@ -118,12 +118,12 @@ const ADD_WITHIN_MS = 60_000;
 
 function tryToAdd({ servers, tls, name, peerUrl }: Joining): Promise<string> {
   return withFirst(servers, tls, async (etcd) => {
-    const known = (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
-    if (known !== undefined && known.name !== '')
+    const existing = (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
+    if (existing !== undefined && existing.name !== '')
       throw new EtcdError(
-        `the member ${known.name} with the address ${peerUrl} is in the cluster, and its data are not on this host: remove it with 'orchlet etcd remove ${known.name}' on another host first`,
+        `the member ${existing.name} with the address ${peerUrl} is in the cluster, and its data are not on this host: remove it with 'orchlet etcd remove ${existing.name}' on another host first`,
       );
-    if (known === undefined) await etcd.addLearner(peerUrl);
+    if (existing === undefined) await etcd.addLearner(peerUrl);
     const members = await etcd.list();
     return members
       .flatMap((member) => member.peerUrls.map((url) => `${url === peerUrl ? name : member.name}=${url}`))
@@ -146,13 +146,12 @@ export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }:
     (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
   for (;;) {
     try {
-      const isDone = await withFirst(servers, tls, async (etcd) => {
+      await withFirst(servers, tls, async (etcd) => {
         const member = await own(etcd);
         if (member === undefined) throw new EtcdError(`the cluster has no member at ${peerUrl} any more`);
         if (member.isLearner) await etcd.promote(member.id);
-        return true;
       });
-      if (isDone) return;
+      return;
     } catch (error) {
       if (!(error instanceof EtcdError)) throw error;
       if (clock.monotonic() < end) await clock.sleep(PROMOTE_EVERY_MS);

@@ -9,6 +9,8 @@ import type { EtcdRunnerOptions } from './etcd-runner.ts';
 
 /** How long etcd may take to exit after SIGTERM, because it hands its leadership over first. */
 export const STOP_MS = 10_000;
+/** How often it is checked whether the process has exited. */
+const CHECK_MS = 50;
 
 /** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. Rejects if there is no such process. */
 export async function stopEtcdProcess(pid: number, dataDirectory: string, clock: Clock): Promise<void> {
@@ -16,7 +18,7 @@ export async function stopEtcdProcess(pid: number, dataDirectory: string, clock:
   const end = clock.monotonic() + STOP_MS;
   while (await isEtcdOf(pid, dataDirectory)) {
     if (clock.monotonic() > end) process.kill(pid, 'SIGKILL');
-    await clock.sleep(50);
+    await clock.sleep(CHECK_MS);
   }
 }
 

@@ -33,11 +33,11 @@ export interface InventoryEntry {
   readonly name: string;
   /** The UID; empty until the object is known to exist. */
   readonly uid: string;
-  /** The object existed before the file named it, so that it outlives the file. */
+  /** Whether the object existed before the file named it. Such an object outlives the file. */
   readonly isAdopted: boolean;
 }
 
-/** Identifies an object in whatever version. */
+/** Returns the identity of an object, which is the same in every version. */
 export function keyOf({ group, kind, namespace, name }: Omit<InventoryEntry, 'uid' | 'isAdopted'>): string {
   return [group, kind, namespace, name].join('\0');
 }
@@ -75,7 +75,7 @@ export class FileInventory {
     return inventory;
   }
 
-  /** The file was on this host, so that its absence means something. */
+  /** Whether the file was on this host, so that its absence means that it was removed. */
   get isOwn(): boolean {
     return this.#isOwn;
   }
@@ -85,7 +85,7 @@ export class FileInventory {
   }
 
   /** Takes over the inventory of another installation, whose file is here as well. */
-  own(): void {
+  takeOver(): void {
     if (this.#isOwn) return;
     this.#isOwn = true;
     this.#written = '';

@@ -35,7 +35,7 @@ export interface FolderScan {
   readonly folders: readonly string[];
   /** Why something is not read, by its path. What it applied before stays. */
   readonly faults: ReadonlyMap<string, string>;
-  /** The folder exists and could be listed. If it is missing, nothing is known about what it should contain. */
+  /** Whether the folder exists and could be listed. If it is missing, nothing is known about what it should contain. */
   readonly isComplete: boolean;
   /** The filesystem of the folder: another one may be mounted there, or not be mounted. */
   readonly device: bigint;

@@ -60,7 +60,7 @@ export class ManifestSources {
   keeps(path: string): boolean {
     const state = this.#states.get(path);
     if (state !== undefined && (state.source.isSkipped || state.faults.length > 0)) return true;
-    return this.#settling.has(path) || !this.#isKnown(path);
+    return this.#settling.has(path) || !this.#isCertain(path);
   }
 
   /** Reads what has changed. Resolves to the milliseconds until files that are changing must be read again, or `Infinity`. */
@@ -73,7 +73,7 @@ export class ManifestSources {
     const found = new Map(
       [...scans.values()].flatMap(({ sources }) => sources.map((source) => [source.path, source] as const)),
     );
-    for (const path of this.#states.keys()) if (!found.has(path) && this.#isKnown(path)) this.#states.delete(path);
+    for (const path of this.#states.keys()) if (!found.has(path) && this.#isCertain(path)) this.#states.delete(path);
     for (const path of this.#settling.keys()) if (!found.has(path)) this.#settling.delete(path);
     for (const source of found.values()) await this.#take(source, signal);
     return this.#settling.size === 0 ? Infinity : SETTLE_MS;
@@ -81,8 +81,8 @@ export class ManifestSources {
 
   async #take(source: ManifestSource, signal: AbortSignal): Promise<void> {
     const { path, signature, isSkipped } = source;
-    const known = this.#states.get(path)?.source;
-    if (known?.signature === signature && known.isSkipped === isSkipped) {
+    const former = this.#states.get(path)?.source;
+    if (former?.signature === signature && former.isSkipped === isSkipped) {
       this.#settling.delete(path);
       return;
     }
@@ -116,10 +116,10 @@ export class ManifestSources {
   }
 
   /**
-   * Whether the last scan says for sure if this file exists. A folder that has been empty since the start may be one whose
+   * Whether it is certain from the last scan if this file exists. A folder that has been empty since the start may be one whose
    * filesystem is not mounted, or whose content was lost with its host.
    */
-  #isKnown(path: string): boolean {
+  #isCertain(path: string): boolean {
     for (const [folder, { isComplete, device, faults }] of this.#scans) {
       if (!isBelow(path, folder)) continue;
       if (!isComplete || this.#filled.get(folder) !== device) return false;

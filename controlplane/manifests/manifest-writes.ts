@@ -9,10 +9,10 @@ import type { ManifestDocument } from './manifest-documents.ts';
 
 /** `once`: the object is created if it is missing, and never changed. */
 const APPLY = 'orchlet.local/apply';
-/** `false`: the object stays when it leaves the folder. `true`: it goes, whatever its kind. */
+/** `false`: the object stays when its manifest leaves the folder. `true`: the object is deleted then, whatever its kind. */
 const PRUNE = 'orchlet.local/prune';
 
-/** Kinds whose deletion takes with it what others have put into them. */
+/** Kinds whose objects stay, because their deletion would also delete what others have put into them. */
 const KEPT_KINDS: ReadonlySet<string> = new Set([
   '/Namespace',
   '/PersistentVolume',
@@ -114,7 +114,7 @@ export async function pruneObject(
   const live = await find(client, resource, namespace, name);
   if (live?.metadata.labels?.[MANIFEST_LABEL] !== label) return 'gone';
   if (uid !== '' && live.metadata.uid !== uid) return 'gone';
-  if (staysWithout(entry, live)) {
+  if (outlivesManifest(entry, live)) {
     const metadata = { uid: live.metadata.uid, labels: { [MANIFEST_LABEL]: null } };
     await tolerateRaces(client.patch(resource, namespace, name, { type: 'merge', body: { metadata } }));
     return 'left';
@@ -127,7 +127,7 @@ export async function pruneObject(
   return 'deleted';
 }
 
-function staysWithout({ group, kind, isAdopted }: InventoryEntry, live: KubeObject): boolean {
+function outlivesManifest({ group, kind, isAdopted }: InventoryEntry, live: KubeObject): boolean {
   const prune = live.metadata.annotations?.[PRUNE];
   if (prune === 'false') return true;
   return prune !== 'true' && (isAdopted || KEPT_KINDS.has(`${group}/${kind}`));

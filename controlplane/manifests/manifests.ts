@@ -41,7 +41,7 @@ interface ManifestsOptions {
   readonly recorder: EventRecorder;
 }
 
-/** Several notifications follow one change. */
+/** How long notifications are gathered before a turn, because one change causes several. */
 const GATHER_MS = 20;
 const RESYNC_MS = 600_000;
 const PRUNE_AFTER_MS = 5_000;
@@ -163,7 +163,7 @@ class Manifests {
     const next = new Map<string, Item>();
     const found = [...this.#sources.unreadable].map(([path, message]): Fault => ({ path, line: 0, message }));
     for (const { source, documents, faults } of this.#sources.states) {
-      this.#inventories?.get(source.path)?.own();
+      this.#inventories?.get(source.path)?.takeOver();
       found.push(...faults.map((fault) => ({ path: source.path, ...fault })));
       for (const document of documents) {
         if (this.#isStaticPod(document, source.path)) continue;
@@ -181,8 +181,8 @@ class Manifests {
     return found;
   }
 
-  #itemOf(path: string, document: ManifestDocument, known: Item | undefined): Item {
-    if (known?.document === document) return known;
+  #itemOf(path: string, document: ManifestDocument, former: Item | undefined): Item {
+    if (former?.document === document) return former;
     const hash = createHash('sha256').update(contentOf(document)).digest('hex');
     const fresh = {
       isDone: false,
@@ -192,7 +192,7 @@ class Manifests {
       isUnknownKind: false,
       fault: undefined,
     };
-    const state = known !== undefined && known.hash === hash && known.path === path ? known : fresh;
+    const state = former !== undefined && former.hash === hash && former.path === path ? former : fresh;
     return { ...state, path, document, hash };
   }
 
@@ -208,8 +208,8 @@ class Manifests {
   }
 
   #inventoryOf(path: string): FileInventory {
-    const known = this.#inventories?.get(path);
-    if (known !== undefined) return known;
+    const existing = this.#inventories?.get(path);
+    if (existing !== undefined) return existing;
     const created = new FileInventory(path, this.#options.installation);
     this.#inventories?.set(path, created);
     return created;
@@ -218,8 +218,8 @@ class Manifests {
   #targetOf({ group, version, kind, name, namespace }: ManifestDocument): Target | undefined {
     const resource = resourceOf(this.#options.catalog, { group, version, kind });
     if (resource === undefined) return undefined;
-    const where = resource.namespaced ? namespace || 'default' : '';
-    return { resource, namespace: where, key: keyOf({ group, kind, namespace: where, name }) };
+    const ownNamespace = resource.namespaced ? namespace || 'default' : '';
+    return { resource, namespace: ownNamespace, key: keyOf({ group, kind, namespace: ownNamespace, name }) };
   }
 
   /** Records in the inventory what is about to be created, so that a killed process leaves nothing unknown behind. */

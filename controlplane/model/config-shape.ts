@@ -24,12 +24,12 @@ export type ConfigShape =
   | { readonly [field: string]: ConfigShape };
 
 const SCALARS = {
-  text: { types: ['string'], what: 'a text' },
-  number: { types: ['number', 'bigint'], what: 'a number' },
-  boolean: { types: ['boolean'], what: 'true or false' },
+  text: { types: ['string'], expected: 'a text' },
+  number: { types: ['number', 'bigint'], expected: 'a number' },
+  boolean: { types: ['boolean'], expected: 'true or false' },
 } as const;
 
-/** Parses the YAML or JSON of a file. Throws an error that begins with the path for another text and for a repeated key. */
+/** Parses the YAML or JSON of a file. For a text that is neither, or a repeated key, throws an error that names the path. */
 export function parseConfigFile(text: string, path: string): unknown {
   let parsed: ReturnType<typeof parseYaml>;
   try {
@@ -49,20 +49,20 @@ export function parseConfigFile(text: string, path: string): unknown {
  */
 export function shapeFault(value: unknown, shape: ConfigShape, at = ''): string | undefined {
   if (value === undefined || value === null || shape === 'any') return undefined;
-  const where = at === '' ? 'the file' : at;
+  const place = at === '' ? 'the file' : at;
   if (typeof shape === 'string') {
-    const { types, what } = SCALARS[shape];
-    return types.some((type) => type === typeof value) ? undefined : `${where} must be ${what}`;
+    const { types, expected } = SCALARS[shape];
+    return types.some((type) => type === typeof value) ? undefined : `${place} must be ${expected}`;
   }
   if (isList(shape)) {
-    if (!Array.isArray(value)) return `${where} must be a list`;
+    if (!Array.isArray(value)) return `${place} must be a list`;
     return first(value.entries(), ([index, item]) => shapeFault(item, shape[0], `${at}[${index}]`));
   }
-  if (!isJsonObject(value)) return `${where} must be an object`;
+  if (!isJsonObject(value)) return `${place} must be an object`;
   return first(Object.entries(value), ([field, item]) => {
     const path = memberPath(at, field);
-    const known = Object.hasOwn(shape, field) ? shape[field] : undefined;
-    return known === undefined ? `unknown field ${quoteText(path)}` : shapeFault(item, known, path);
+    const fieldShape = Object.hasOwn(shape, field) ? shape[field] : undefined;
+    return fieldShape === undefined ? `unknown field ${quoteText(path)}` : shapeFault(item, fieldShape, path);
   });
 }
 

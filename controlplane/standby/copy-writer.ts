@@ -13,7 +13,7 @@ type Complete = Extract<Frame, { type: 'complete' }>;
 /** Frames that became durable together, in the order in which they arrived. */
 export interface WrittenGroup {
   readonly records: readonly Records[];
-  /** The last such frame of the group, and the wall-clock time at which it was sent. `undefined` if the group has none. */
+  /** The last frame `complete` of the group, and the wall-clock time at which it was sent. `undefined` if there is none. */
   readonly complete: { readonly frame: Complete; readonly atMs: number } | undefined;
 }
 

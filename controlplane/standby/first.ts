@@ -39,10 +39,10 @@ interface FirstOptions {
 }
 
 const MAX_STREAMS = 4;
-/** How long a fenced control plane sends the rest of its log. */
-const LEAVE_AFTER_MS = 30_000;
-/** How long it waits for a standby that is not connected. */
-const COME_BACK_MS = 3000;
+/** How long a fenced control plane sends the rest of its log before it exits. */
+const EXIT_AFTER_MS = 30_000;
+/** How long a fenced control plane without a stream waits for its standby to connect again before it exits. */
+const RECONNECT_MS = 3000;
 const MAX_BODY_BYTES = 4096;
 
 /**
@@ -63,7 +63,8 @@ class First {
   #streams = 0;
   #fence: Promise<number> | undefined;
   #guard: FreezeGuard | undefined;
-  #leave: (() => void) | undefined;
+  /** Exits the process. `undefined` before this control plane is fenced. */
+  #exit: (() => void) | undefined;
 
   constructor(options: FirstOptions) {
     this.#options = options;
@@ -102,7 +103,7 @@ class First {
     } finally {
       this.#streams -= 1;
       logger.info({ standby }, 'A standby no longer follows this control plane');
-      this.#leaveSoon();
+      this.#exitSoon();
     }
   }
 
@@ -153,8 +154,8 @@ class First {
 
   /**
    * Refuses a promotion that is not newer than that of this control plane: of two that were promoted, the one whose promotion
-   * is the newest is the first. An address that moves between the hosts can also lead a request of this control plane back to
-   * it.
+   * is the newest is the first. If an address moves between the hosts, a request of this control plane can also reach this
+   * control plane itself.
    */
   #refuseOlder(by: string, promotedAt: number | undefined): void {
     if (promotedAt === undefined) return;
@@ -179,9 +180,9 @@ class First {
       'Another control plane takes the place of this one, which takes no more writes',
     );
     const error = new FencedError(message, by);
-    this.#leave = () => onFatal?.(error);
-    clock.after(LEAVE_AFTER_MS, this.#leave);
-    this.#leaveSoon();
+    this.#exit = () => onFatal?.(error);
+    clock.after(EXIT_AFTER_MS, this.#exit);
+    this.#exitSoon();
     return revision;
   }
 
@@ -189,10 +190,10 @@ class First {
    * Ends the process a moment after the last stream, because a standby whose connection broke comes back for the rest of the
    * log.
    */
-  #leaveSoon(): void {
-    if (this.#leave === undefined || this.#streams > 0) return;
-    this.#options.clock.after(COME_BACK_MS, () => {
-      if (this.#streams === 0) this.#leave?.();
+  #exitSoon(): void {
+    if (this.#exit === undefined || this.#streams > 0) return;
+    this.#options.clock.after(RECONNECT_MS, () => {
+      if (this.#streams === 0) this.#exit?.();
     });
   }
 }

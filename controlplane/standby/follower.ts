@@ -82,7 +82,7 @@ export class Follower {
     this.#options = options;
     this.#delay = new FrameDelay(options.clock);
     this.#state = { ...NO_COPY, completeAtMs: copy === undefined ? 0 : options.completeAtMs };
-    this.#take(copy);
+    this.#useCopy(copy);
   }
 
   /** Begins to follow with what `openCopy` has opened, which is closed with the follower. */
@@ -160,16 +160,16 @@ export class Follower {
     const silent = new AbortController();
     const both = AbortSignal.any([signal, silent.signal]);
     try {
-      const waiting = this.#arm(silent);
+      const timer = this.#arm(silent);
       const { body } = await client
         .raw({ method: 'GET', path: this.#path(), isWatch: true, signal: both })
-        .finally(() => waiting.cancel());
+        .finally(() => timer.cancel());
       // A writer that failed on the connection before takes no more records.
-      this.#take(this.#copy);
+      this.#useCopy(this.#copy);
       this.#state = { ...this.#state, isConnected: true, problem: undefined };
       this.#delay = new FrameDelay(this.#options.clock);
       logger.info({ revision: this.#state.revision }, 'Following the first control plane');
-      for await (const frame of framesOf(this.#heard(body, silent))) {
+      for await (const frame of framesOf(this.#withTimeout(body, silent))) {
         if (frame.type === 'compacted') return 0;
         await this.#apply(frame);
       }
@@ -191,7 +191,7 @@ export class Follower {
   }
 
   /** Passes the chunks on, and aborts when none comes for too long. Time in which a chunk is processed does not count. */
-  async *#heard(body: AsyncIterable<Buffer>, silent: AbortController): AsyncGenerator<Buffer, void, undefined> {
+  async *#withTimeout(body: AsyncIterable<Buffer>, silent: AbortController): AsyncGenerator<Buffer, void, undefined> {
     let timer = this.#arm(silent);
     try {
       for await (const chunk of body) {
@@ -256,16 +256,16 @@ export class Follower {
   async #install(snapshot: SnapshotFile): Promise<void> {
     const { directory, logger } = this.#options;
     await this.#copy?.close();
-    this.#take(undefined);
+    this.#useCopy(undefined);
     await snapshot.install();
     this.#snapshot = undefined;
-    this.#take(await LogCopy.open(directory));
+    this.#useCopy(await LogCopy.open(directory));
     const { snapshots, revision } = this.#state;
     this.#state = { ...this.#state, snapshots: snapshots + 1, newestRevision: revision };
     logger.info({ revision: this.#state.revision }, 'Received a snapshot of the first control plane');
   }
 
-  #take(copy: LogCopy | undefined): void {
+  #useCopy(copy: LogCopy | undefined): void {
     this.#copy = copy;
     this.#writer = copy === undefined ? undefined : new CopyWriter(copy, (group) => this.#written(group));
     copy?.onLost(this.#options.onLost);

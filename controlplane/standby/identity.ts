@@ -25,7 +25,7 @@ const IDENTITY: Wanted = {
   lifetimeMs: 24 * HOUR_MS,
 };
 
-/** Returns whether a connection is that of a control plane of the cluster. */
+/** Returns whether the client of a connection has the certificate that a path requires. */
 export type PeerCheck = (connection: ClientConnection) => boolean;
 
 /** Accepts valid certificates of the front-proxy CA (PEM) that have the common name of control planes. */

@@ -51,9 +51,9 @@ export async function streamLog(
   const changes = new Changes(storage, clock);
   try {
     let after = from.lastRevision;
-    if (!(await isContinued(options, from))) {
+    if (!(await canContinue(options, from))) {
       release = holdRemovals(log, clock);
-      // The copy has everything up to this revision, and may have more, which the standby skips.
+      // The snapshot has everything up to this revision, and may have more, which the standby skips.
       after = storage.revision();
       await sendSnapshot(options, sink, signal);
     }
@@ -86,7 +86,7 @@ export async function streamLog(
  * Whether the standby can continue its copy: all records after it are in the log, and the newest record of the copy is one of
  * this log.
  */
-async function isContinued({ storage, log }: LogStreamOptions, from: CopyPosition): Promise<boolean> {
+async function canContinue({ storage, log }: LogStreamOptions, from: CopyPosition): Promise<boolean> {
   if (from.newest === undefined || from.lastRevision > storage.revision()) return false;
   const { compactedRevision } = await log.read(from.lastRevision);
   return compactedRevision <= from.lastRevision && (await log.has(from.newest));
@@ -155,12 +155,12 @@ class Changes {
     this.#watch = storage.watch({ prefix: '/', afterRevision: storage.revision() }, observer);
   }
 
-  /** Resolves when there is a newer revision, after `mostMs`, or when the signal aborts. */
-  async next(revision: number, mostMs: number, signal: AbortSignal): Promise<void> {
+  /** Resolves when there is a newer revision, after `withinMs`, or when the signal aborts. */
+  async next(revision: number, withinMs: number, signal: AbortSignal): Promise<void> {
     if (this.#storage.revision() > revision || signal.aborted) return;
     const woken = Promise.withResolvers<void>();
     this.#wake = woken.resolve;
-    const timer = this.#clock.after(mostMs, woken.resolve);
+    const timer = this.#clock.after(withinMs, woken.resolve);
     signal.addEventListener('abort', this.#wake);
     await woken.promise;
     signal.removeEventListener('abort', this.#wake);

@@ -78,13 +78,13 @@ interface PeerPathsOptions {
  * that are no control plane, and then 404 or 405 where there is no route.
  */
 export function peerPaths({ isPeer, routes, logger, clock }: PeerPathsOptions): (exchange: Exchange) => boolean {
-  const ofStrangers = limitedLogger(logger, clock);
+  const refusalLogger = limitedLogger(logger, clock);
   return (exchange) => {
     if (!exchange.target.startsWith(PEER_PREFIX)) return false;
     const [path, query = ''] = exchange.target.split('?', 2);
     const route = routes.find((one) => one.path === path);
     if (!isPeer(exchange.connection)) {
-      ofStrangers.warn(
+      refusalLogger.warn(
         { path, remote: exchange.connection.remoteAddress },
         'Refused a client that is no control plane',
       );
@@ -95,7 +95,7 @@ export function peerPaths({ isPeer, routes, logger, clock }: PeerPathsOptions): 
       sendError(exchange, newStatusError(405, 'MethodNotAllowed', `the method is ${route.method}`));
     else {
       exchange.connection.accepted?.();
-      background(answered(route, { exchange, query: new URLSearchParams(query) }), {
+      background(answer(route, { exchange, query: new URLSearchParams(query) }), {
         logger,
         what: 'Answering a control plane',
       });
@@ -104,7 +104,7 @@ export function peerPaths({ isPeer, routes, logger, clock }: PeerPathsOptions): 
   };
 }
 
-async function answered(route: PeerRoute, request: PeerRequest): Promise<void> {
+async function answer(route: PeerRoute, request: PeerRequest): Promise<void> {
   const { exchange } = request;
   try {
     await route.handle(request);

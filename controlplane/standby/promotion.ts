@@ -108,8 +108,8 @@ export function lossOf(
 ): string {
   const seconds = Math.max(0, Math.round((nowMs - completeAtMs) / 1000));
   const missing = newestRevision - revision;
-  const known = missing > 0 ? `It is known to lack ${missing} revisions. ` : '';
-  return `The copy ends at revision ${revision} and was complete ${seconds} s ago (${formatTime(completeAtMs)}). ${known}What the first has written since then is not in it.`;
+  const knownLoss = missing > 0 ? `It is known to lack ${missing} revisions. ` : '';
+  return `The copy ends at revision ${revision} and was complete ${seconds} s ago (${formatTime(completeAtMs)}). ${knownLoss}What the first has written since then is not in it.`;
 }
 
 function refusal(message: string): Error {

@@ -60,7 +60,8 @@ export interface StandbyReport extends CopyState {
   readonly warning: string | undefined;
 }
 
-const KEEP_TIME_EVERY_MS = 10_000;
+/** How often the time at which the copy was complete is stored. */
+const STORE_ROLE_EVERY_MS = 10_000;
 
 /**
  * Starts the standby of another control plane. Resolves when the standby listens, and to `undefined` if this control plane is
@@ -115,9 +116,9 @@ class RunningStandby implements Standby {
   readonly promoted: Promise<void> = this.#promoted.promise;
   #close: (() => Promise<void>)[] = [];
   #follower: Follower | undefined;
-  #keptAtMs = Number.NEGATIVE_INFINITY;
+  #roleStoredMs = Number.NEGATIVE_INFINITY;
   /** The last write of the role. It never rejects. */
-  #keeping: Promise<void> = Promise.resolve();
+  #roleWrite: Promise<void> = Promise.resolve();
   #isPromoting = false;
   #pki: Pki | undefined;
   readonly #stop = new AbortController();
@@ -136,7 +137,7 @@ class RunningStandby implements Standby {
     const { flags, clock, logger, onFatal } = this.#options;
     try {
       await this.#listen();
-      await this.#keepRole(completeAtMs);
+      await this.#storeRole(completeAtMs);
       const client = peerClient(flags.standbyOf, this.#keys, clock);
       this.#close.push(async () => client.close());
       this.#follower = Follower.start(
@@ -169,7 +170,7 @@ class RunningStandby implements Standby {
     this.#stop.abort(new Error('the standby is closed'));
     for (const close of this.#close.splice(0).toReversed()) await close();
     await this.#follower?.close();
-    await this.#keeping;
+    await this.#roleWrite;
   }
 
   async #listen(): Promise<void> {
@@ -213,10 +214,10 @@ class RunningStandby implements Standby {
         method: 'POST',
         path: PROMOTE_PATH,
         handle: async ({ exchange, query }) => {
-          const done = await this.#promote(query.get('force') === 'true');
+          const promotion = await this.#promote(query.get('force') === 'true');
           // The server closes only after the answer.
           exchange.onClose(() => this.#promoted.resolve());
-          sendJson(exchange, 200, done);
+          sendJson(exchange, 200, promotion);
         },
       },
     ];
@@ -230,7 +231,7 @@ class RunningStandby implements Standby {
     this.#isPromoting = true;
     const client = peerClient(flags.standbyOf, this.#keys, clock);
     try {
-      await this.#keeping;
+      await this.#roleWrite;
       const of = flags.standbyOf;
       const url = peerUrl(advertised(), this.port);
       return await promote({ follower, client, dataDirectory: this.#dataDirectory, of, url, clock, logger }, { force });
@@ -268,15 +269,15 @@ class RunningStandby implements Standby {
    */
   #completed(atMs: number): void {
     const { clock, logger } = this.#options;
-    if (this.#isPromoting || clock.monotonic() - this.#keptAtMs < KEEP_TIME_EVERY_MS) return;
-    this.#keptAtMs = clock.monotonic();
-    const keeping = this.#keepRole(atMs);
-    background(keeping, { logger, what: 'Writing when the copy was complete' });
+    if (this.#isPromoting || clock.monotonic() - this.#roleStoredMs < STORE_ROLE_EVERY_MS) return;
+    this.#roleStoredMs = clock.monotonic();
+    const write = this.#storeRole(atMs);
+    background(write, { logger, what: 'Writing when the copy was complete' });
     // After a failure, which is logged, the next process knows an earlier time.
-    this.#keeping = keeping.catch(() => undefined);
+    this.#roleWrite = write.catch(() => undefined);
   }
 
-  async #keepRole(completeAtMs: number): Promise<void> {
+  async #storeRole(completeAtMs: number): Promise<void> {
     const { flags } = this.#options;
     const host = ['0.0.0.0', '::'].includes(flags.bindAddress) ? '127.0.0.1' : flags.bindAddress;
     const url = peerUrl(host, this.port);

@@ -31,17 +31,17 @@ const fileOf = (dataDirectory: string): string => join(dataDirectory, 'storage',
  * has a copy can be promoted.
  */
 export async function rememberStandby(dataDirectory: string, url: string): Promise<void> {
-  const known = readStandbys(dataDirectory);
-  if (known.at(-1) === url) return;
+  const earlier = readStandbys(dataDirectory);
+  if (earlier.at(-1) === url) return;
   const file = fileOf(dataDirectory);
   await makeFolder(dirname(file), 0o700);
-  const standbys = [...known.filter((one) => one !== url), url].slice(-MAX_STANDBYS);
+  const standbys = [...earlier.filter((one) => one !== url), url].slice(-MAX_STANDBYS);
   await replaceFile(file, `${stringifyJson({ standbys })}\n`, { mode: 0o600 });
 }
 
 /**
- * Returns the URLs, the newest one last, and none without the file. Throws a StartError if the file is invalid, and the
- * system's error if it cannot be read.
+ * Returns the URLs, the newest one last, or an empty list without the file. Throws a StartError if the file is invalid, and
+ * the system's error if it cannot be read.
  */
 export function readStandbys(dataDirectory: string): readonly string[] {
   const file = fileOf(dataDirectory);
@@ -69,8 +69,8 @@ interface SuccessorOptions {
 }
 
 /**
- * Asks the standbys that this control plane had whether one was promoted since. Then it writes the role of a former first and
- * throws a StartError with the remedy. Standbys that do not answer within 3 seconds prevent no start.
+ * Asks the standbys that this control plane had whether one was promoted since. If one was, it writes the role of a former
+ * first and throws a StartError with the remedy. Standbys that do not answer within 3 seconds prevent no start.
  */
 export async function refuseSuccessor(options: SuccessorOptions): Promise<void> {
   const { dataDirectory, clock } = options;

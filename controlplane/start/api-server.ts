@@ -155,7 +155,8 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
   installOpenApi(paths, openApi, clock);
   installHealth(paths, { logger, clock, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
-  installReencrypt(paths, allStorages(parts), parts.encryption?.values);
+  const reencryptOptions = { clock, eventTtlMs: flags.eventTtl };
+  installReencrypt(paths, allStorages(parts), parts.encryption?.values, reencryptOptions);
   installBackup(paths, parts.storage, resolve(flags.dataDir));
   installMetrics(paths, parts.metrics);
   if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);

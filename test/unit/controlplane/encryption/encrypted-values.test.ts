@@ -18,14 +18,17 @@ import { bytesField, bytesOf, readFields } from '../../../../controlplane/encryp
 import { identityProvider, keyProviders } from '../../../../controlplane/encryption/provider.ts';
 import { reencrypt } from '../../../../controlplane/encryption/reencrypt.ts';
 import { openBox, sealBox } from '../../../../controlplane/encryption/secretbox.ts';
+import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
+import { until } from '../../../until.ts';
 
 const directory = temporaryFolder();
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 const KEY = '/core/secrets/default/a';
+const REENCRYPT = { clock: systemClock, eventTtlMs: 3_600_000 };
 const TEXT = Buffer.from('{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}');
 const rowOf = (...providers: Parameters<typeof encryptedValues>[0][number]['providers'][number][]) =>
   encryptedValues([{ resources: ['secrets'], providers }]);
@@ -162,8 +165,22 @@ test('storage contains no plain text, decrypts it after a restart, and reports w
   );
   const again = await open();
   assert.deepEqual((await again.get(KEY))?.value, TEXT);
-  assert.equal(await reencrypt(again, { isEncrypted: (key) => key === KEY }), 1);
+  assert.equal(await reencrypt(again, { isEncrypted: (key) => key === KEY }, REENCRYPT), 1);
   await again.close();
+});
+
+test('an event that is encrypted again still expires, and the address of a running server is left as it is', async () => {
+  const clock = new FakeClock();
+  const storage = openMemoryStorage({ clock });
+  const [event, address] = ['/core/events/default/a', '/core/masterleases/192.0.2.1'];
+  const expiresAtMs = clock.now() + REENCRYPT.eventTtlMs;
+  await storage.create(event, TEXT, { expiresAtMs });
+  const { revision } = await storage.create(address, TEXT, { expiresAtMs });
+  assert.equal(await reencrypt(storage, { isEncrypted: () => true }, { ...REENCRYPT, clock }), 1);
+  assert.equal((await storage.get(address))?.revision, revision);
+  await clock.advance(REENCRYPT.eventTtlMs + 20_000);
+  await until('the removal of both', async () => (await storage.list('/')).items.length === 0);
+  await storage.close();
 });
 
 /** Encrypts with its own key, like a key management service. */
@@ -313,4 +330,29 @@ test('an unhealthy or unreachable key management service fails the health check,
   health = 'ok';
   await check();
   provider.close?.();
+});
+
+test('a provider that is closed during a check does not call its key management service again', async () => {
+  const clock = new FakeClock();
+  let plaintext: Buffer = Buffer.alloc(0);
+  let asked = 0;
+  const answer = Promise.withResolvers<{ healthz: string; keyId: string }>();
+  const wrapped = { ciphertext: Buffer.from('w'), keyId: '1', annotations: new Map<string, Buffer>() };
+  const provider = await kmsProvider({
+    name: 'vault',
+    clock,
+    logger: silentLogger,
+    service: {
+      status: () => (asked++, answer.promise),
+      encrypt: (seed) => ((plaintext = seed), Promise.resolve(wrapped)),
+      decrypt: () => Promise.resolve(plaintext),
+      close: () => undefined,
+    },
+  });
+  await clock.advance(60_000);
+  assert.equal(asked, 1);
+  provider.close?.();
+  answer.resolve({ healthz: 'ok', keyId: '1' });
+  await clock.advance(120_000);
+  assert.equal(asked, 1);
 });

@@ -58,7 +58,7 @@ describe('an inventory', () => {
     inventory.entries.set(keyOf(entry), entry);
     await inventory.write(client);
     assert.equal(client.calls.length, 0);
-    inventory.own();
+    inventory.takeOver();
     await inventory.write(client);
     await inventory.write(client);
     assert.equal(client.calls.length, 1, 'what has not changed is not written again');
