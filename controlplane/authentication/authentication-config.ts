@@ -10,7 +10,7 @@ import { claimRules } from './claim-rules.ts';
 import type { OidcOptions } from './oidc.ts';
 import { SIGNING_ALGORITHMS } from './signing-algorithms.ts';
 
-/** An issuer of the file, without what the server adds to call it. */
+/** An issuer of the file, or of the flags, without the means by which the server calls it. */
 export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
 
 /** The parsed file, after validation. */

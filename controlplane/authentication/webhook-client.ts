@@ -84,7 +84,7 @@ function retire(agent: HttpAgent | HttpsAgent): void {
 
 /** Calls webhooks and issuers. Each part that does so has its own client, and `close` breaks its connections. */
 export class WebhookClient {
-  /** The agent that was used last is the last one. */
+  /** The agents in the order of their last use. */
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
   readonly #userAgent: string;
   readonly #dialer: Dialer;

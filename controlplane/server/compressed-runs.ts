@@ -73,15 +73,16 @@ export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> 
   for (const { deflated } of runs) yield await inflate(deflated, OPEN_END);
 }
 
-/** The polynomial of CRC-32 with reversed bits, and the bit of its highest power. */
+/** The polynomial of CRC-32. Its bits are reversed, as those of all polynomials here: the highest bit belongs to x^0. */
 const POLYNOMIAL = 0xedb88320;
-const HIGHEST = 0x80000000;
+/** The polynomial 1. */
+const ONE = 0x80000000;
 
-/** Multiplies two polynomials over GF(2), modulo the polynomial of CRC-32, with reversed bits. */
+/** Multiplies two polynomials over GF(2), modulo the polynomial of CRC-32. */
 function product(a: number, b: number): number {
   let result = 0;
   let factor = b;
-  for (let mask = HIGHEST; mask !== 0; mask >>>= 1) {
+  for (let mask = ONE; mask !== 0; mask >>>= 1) {
     if ((a & mask) !== 0) result ^= factor;
     factor = (factor & 1) === 0 ? factor >>> 1 : (factor >>> 1) ^ POLYNOMIAL;
   }
@@ -90,14 +91,14 @@ function product(a: number, b: number): number {
 
 /** x to the power of 2^n. */
 const POWERS: readonly number[] = (() => {
-  const powers = [HIGHEST >>> 1];
+  const powers = [ONE >>> 1];
   for (let n = 1; n < 32; n += 1) powers.push(product(powers[n - 1] ?? 0, powers[n - 1] ?? 0));
   return powers;
 })();
 
 /** Returns the checksum of bytes with the checksum `first`, followed by `sizeBytes` with the checksum `second`. */
 function combinedCrc(first: number, second: number, sizeBytes: number): number {
-  let shift = HIGHEST;
+  let shift = ONE;
   // A byte has eight bits, and x to the power of 8 is the fourth of the powers.
   for (let rest = sizeBytes, n = 3; rest > 0; rest = Math.floor(rest / 2), n += 1) {
     if (rest % 2 === 1) shift = product(POWERS[n % 32] ?? 0, shift);

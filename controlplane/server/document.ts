@@ -63,7 +63,7 @@ export class Document implements SendableDocument {
   }
 }
 
-/** Keeps only the compressed runs of its parts. `documentOfRuns` makes it. */
+/** Keeps only the compressed runs of its parts. `documentOfRuns` creates it. */
 class RunDocument implements SendableDocument {
   readonly contentType: string;
   readonly modifiedMs: number;

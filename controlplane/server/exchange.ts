@@ -3,7 +3,7 @@
  * the verbs use no other part of HTTP.
  *
  * A response is either sent whole (`send`) or started and written in pieces (`start`, `write`, `end`). Once the client is
- * disconnected, every call does nothing, so that callers need not check first.
+ * disconnected, these calls do nothing, so that callers need not check first.
  */
 import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';

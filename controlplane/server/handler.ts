@@ -64,7 +64,7 @@ interface HandlerOptions {
 
 /**
  * Creates the handler of all requests: the filters, then the paths and verbs. The order of the filters is that of
- * kube-apiserver, except where a comment says otherwise.
+ * kube-apiserver, which has no filters like `freshnessFilter` and `deliveryFilter`.
  */
 export function createHandler(options: HandlerOptions): Handler {
   const { authorizer, catalog } = options;

@@ -13,7 +13,7 @@ import { type PathHandler, type PathHandlers, sendMetrics, sendText } from './pa
 import type { ApiRequest } from './request.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
-/** One check. Its name is the last segment of its path. */
+/** One check. Its name follows `/livez/` and the like in its path, and may contain slashes. */
 export interface HealthCheck {
   readonly name: string;
   /** Throws if the check fails. */

@@ -19,7 +19,7 @@ export interface RequestObserver {
   done(request: ApiRequest): void;
   /** Returns the function that counts each event of a watch, with its size in bytes. */
   watched(rest: Rest): (bytes: number) => void;
-  /** Called when a client used a deprecated path. `removedRelease` is empty if none is set. */
+  /** Called when a client used a deprecated path. `removedRelease` is empty if no release is decided. */
   deprecated(request: ApiRequest, removedRelease: string): void;
 }
 

@@ -92,7 +92,7 @@ export class ApiRequest implements RequestContext {
   annotations: Map<string, string> | undefined;
   /** The audit annotations that only audit events with bodies contain. */
   bodyAnnotations: Map<string, string> | undefined;
-  /** Set under API priority and fairness, except for streams. */
+  /** Set under API priority and fairness, except for long-running requests other than watches. */
   flow: RequestFlow | undefined;
   place: RequestPlace | undefined;
   /** Set if the request is audited. */
@@ -238,7 +238,7 @@ export class ApiRequest implements RequestContext {
     return headers;
   }
 
-  /** Answers that there is no content. */
+  /** Sends a 204 without a body. */
   sendNothing(): void {
     this.status = 204;
     const { 'content-type': _, ...headers } = this.responseHeaders('');

@@ -25,7 +25,7 @@ export class WatchMemory {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** Counts an idle watch. `close` is called if the watch must yield to others, possibly before this returns. */
+  /** Opens the share of a watch. `close` is called if the watch must yield to others, possibly before this returns. */
   open({ flow, user }: Pick<ApiRequest, 'flow' | 'user'>, close: () => void): Share {
     const level = flow?.level ?? NO_LEVEL;
     let shares = this.#byLevel.get(level);

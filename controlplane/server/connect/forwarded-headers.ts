@@ -87,8 +87,8 @@ function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
 const BODYLESS: ReadonlySet<number | undefined> = new Set([204, 205]);
 
 /**
- * Returns the headers of a target's response that the client gets: none of the connection to the target, and none that take the
- * place of this server's.
+ * Returns the headers of a target's response that the client gets, without those of the connection to the target. `audit-id` is
+ * that of this server.
  */
 export function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
   const headers: ResponseHeaders = {};

@@ -59,7 +59,7 @@ export function dialedTls({ verifiesHost = false, ...tls }: TargetTls) {
   return { ...tls, ...(tls.servername === undefined && !verifiesHost ? { checkServerIdentity: () => undefined } : {}) };
 }
 
-/** Returns the address alone: what else is known of the target is in its TLS settings. */
+/** Returns the address of the target without the members by which it is verified: the TLS settings contain those. */
 export const addressOf = ({ secure, host, port }: Origin): Origin => ({ secure, host, port });
 
 /**

@@ -19,7 +19,7 @@ import type { ApiRequest, Filter } from '../request.ts';
 import { sendStatus } from '../response.ts';
 import { isLongRunning } from '../long-running.ts';
 
-/** What answers need, and the limits of requests. */
+/** What the responses to errors need, and the time limit of requests. */
 export interface GuardOptions {
   readonly clock: Clock;
   readonly logger: Logger;

@@ -1,6 +1,6 @@
 /**
  * Lists the paths that no row of the catalog has: those of discovery, of the version and of the issuer of service account
- * tokens. As in kube-apiserver's documents, the groups of custom resources have none.
+ * tokens. As in kube-apiserver's documents, the groups of custom resources have no paths of discovery.
  */
 import type { JsonObject } from '../../../api/meta/object.ts';
 import { discoveryId, groupPrefix, groupTag } from './group-names.ts';

@@ -2,9 +2,9 @@
  * Builds the OpenAPI 2 document, which describes the whole API. `BaseV2` has the built-in kinds and the aggregated servers.
  * Each custom resource adds a part of its own, so that a change of one definition rebuilds only that part.
  *
- * Operations refer to shared parameters, except for names, whose texts name a kind, and for `dryRun` and `fieldValidation`:
- * clients look there for the features of a server, and old ones do not follow references. The name of a shared parameter
- * contains a hash of it, as in kube-apiserver (k8s.io/kube-openapi/pkg/builder).
+ * Operations refer to shared parameters, except for names, whose texts name a kind, and for `dryRun` and `fieldValidation`, by
+ * which clients detect the features of a server: old clients do not follow references. The name of a shared parameter contains
+ * a hash of it, as in kube-apiserver (k8s.io/kube-openapi/pkg/builder).
  */
 import { setImmediate } from 'node:timers/promises';
 import { stringifyJson } from '../../../api/codec/json.ts';

@@ -44,7 +44,7 @@ class OpenApiDocuments {
   readonly #runs: OpenApiRuns;
   /** The encodings of version 2 that clients have requested. */
   readonly #v2 = new Map<Encoding, NewestDocument<SendableDocument>>();
-  /** The documents of version 3 by name. Each is that of its hash. */
+  /** The documents of version 3 by encoding and name, with the hash of the inputs from which each was built. */
   readonly #v3 = new Map<string, { readonly hash: string; readonly document: Promise<SendableDocument> }>();
   readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
   #rows: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;

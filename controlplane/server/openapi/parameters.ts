@@ -10,7 +10,7 @@ export interface ParameterInfo {
   readonly description: () => string;
 }
 
-/** Returns a parameter with the text that the client package has for it at an operation of the core group. */
+/** Returns a parameter. Its description is that of the parameter of the same name of `operation`, one of the core group. */
 function parameter(
   place: ParameterInfo['in'],
   name: string,
@@ -44,7 +44,7 @@ export const LIST_PARAMETERS: readonly ParameterInfo[] = queries('listNamespaced
 
 /** The query of create and update. */
 export const WRITE_PARAMETERS: readonly ParameterInfo[] = queries('createNamespacedPod', WRITES);
-/** The query of patch. Its text says that apply requires a field manager. */
+/** The query of patch. The description of its `fieldManager` says that apply requires one. */
 export const PATCH_PARAMETERS: readonly ParameterInfo[] = queries('patchNamespacedPod', {
   ...WRITES,
   force: 'boolean',

@@ -8,7 +8,7 @@ import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import type { Field, ResourceInfo, Scalar, Schema, StructType, TypeNode } from '../../../api/schema/schema.ts';
 import { groupVersionKindOf } from '../../../api/schema/table.ts';
 
-/** The two versions differ in references and in nullable values. */
+/** The two versions differ in references, default values and the schemas of a few types. */
 type OpenApiVersion = 2 | 3;
 
 const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
