@@ -15,7 +15,7 @@ import type { Base } from './assembly/base.ts';
 import { type Closing, Lifecycle } from './assembly/lifecycle.ts';
 import { hostDemands, takeProcess } from './assembly/process.ts';
 import { createRegistries } from './assembly/registries.ts';
-import { hostName } from './host/host-facts.ts';
+import { nodeNameOf } from './host/host-facts.ts';
 import { writeHostRecord } from './host/host-record.ts';
 import { waitForPods } from './host/process/run-once.ts';
 import type { PodHost } from './server/pod-host.ts';
@@ -66,11 +66,6 @@ export interface Agent {
   stopPods(): Promise<void>;
   /** Stops the agent. Containers keep running. */
   close(how?: Closing): Promise<void>;
-}
-
-/** Returns the name that a node registers with. */
-export function nodeNameOf(flags: Pick<AgentFlags, 'hostnameOverride'>): string {
-  return (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
 }
 
 /**

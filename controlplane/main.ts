@@ -21,6 +21,7 @@ import { buildAdmission } from './start/admission.ts';
 import { closeAll, type Closing } from './start/close-all.ts';
 import { primaryAddress } from './start/host-address.ts';
 import { OwnEndpoint } from './start/own-endpoint.ts';
+import { type Preparation, prepareStart } from './start/preparation.ts';
 import { openReaders } from './start/readers.ts';
 import { buildSecurity } from './start/security.ts';
 import { serve } from './start/serve.ts';
@@ -66,18 +67,31 @@ export interface ControlPlane {
  * Starts a control plane. Resolves when `/readyz` is ok. If the start fails, everything is closed again; a `StartError` has a
  * message for the operator.
  */
-export async function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
-  const { clock = systemClock, logger = silentLogger } = options;
+export function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
   const defaults = parseFlags(controlPlaneFlags, []).values;
   const flags: ControlPlaneFlags = { ...defaults, ...(options.memory === true ? MEMORY_FLAGS : {}), ...options.flags };
-  const opened: Closing[] = [];
+  return startPrepared({ ...options, flags }, prepareStart(flags));
+}
+
+/**
+ * Starts a control plane as `startControlPlane` does, with what `prepareStart` has begun for the same flags. The npm package
+ * does not declare it.
+ *
+ * @internal
+ */
+export async function startPrepared(
+  options: ControlPlaneOptions & { readonly flags: ControlPlaneFlags },
+  preparation: Preparation,
+): Promise<ControlPlane> {
+  const { flags, clock = systemClock, logger = silentLogger } = options;
+  const opened: Closing[] = [async () => preparation.storageThread?.close()];
   const state = { isClosing: false };
   const close = async (): Promise<void> => {
     state.isClosing = true;
     await closeAll(opened, logger);
   };
   try {
-    return await start({ ...options, flags, clock, logger }, { opened, close, isClosing: () => state.isClosing });
+    return await start({ ...options, preparation, clock, logger }, { opened, close, isClosing: () => state.isClosing });
   } catch (error) {
     await close();
     throw startError(error, flags);
@@ -108,6 +122,7 @@ function startError(error: unknown, flags: ControlPlaneFlags): unknown {
 
 interface StartOptions extends ControlPlaneOptions {
   readonly flags: ControlPlaneFlags;
+  readonly preparation: Preparation;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -152,7 +167,7 @@ async function start(options: StartOptions, { opened, close, isClosing }: Lifeti
 }
 
 function settingOf(
-  { flags, clock, logger, onFatal }: StartOptions,
+  { flags, preparation, clock, logger, onFatal }: StartOptions,
   opened: Closing[],
   isClosing: () => boolean,
 ): Setting {
@@ -167,6 +182,7 @@ function settingOf(
   });
   return {
     flags,
+    preparation,
     clock,
     logger,
     metrics: new MetricsRegistry(),

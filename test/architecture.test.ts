@@ -135,6 +135,7 @@ const FOR_OTHERS: ReadonlyMap<string, string> = new Map([
   ['controlplane/authentication/authenticators.ts AUTHENTICATORS', 'the rows that docs/security.md has to list'],
   ['controlplane/authorization/authorizers.ts AUTHORIZERS', 'the same'],
   ['controlplane/main.ts ControlPlaneOptions', 'users of the npm package import it'],
+  ['controlplane/main.ts startControlPlane', 'the same'],
 ]);
 
 const DECLARED = /^export (?:async |abstract )*(?:function\*?|class|const|let|interface|type|enum) ([\w$]+)/gm;
@@ -219,6 +220,13 @@ test('a control plane is ready before controllers and scheduler are loaded, and 
   ]);
   const early = loadedWith('controlplane/main.ts').filter((path) => later.test(path) && !small.has(path));
   assert.deepEqual(early, []);
+});
+
+test('a command prepares the start of a control plane before it loads the control plane, and up loads the agent after it', () => {
+  const early = ['cli/commands/controlplane.ts', 'cli/commands/up.ts'].map((path) =>
+    loadedWith(path).filter((loaded) => loaded === 'controlplane/main.ts' || loaded === 'agent/main.ts'),
+  );
+  assert.deepEqual(early, [[], []]);
 });
 
 test('a control plane starts without packages that only some of its requests and threads need', () => {

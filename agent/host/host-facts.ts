@@ -130,6 +130,11 @@ export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   };
 }
 
+/** Returns the name that a node registers with. */
+export function nodeNameOf({ hostnameOverride }: { readonly hostnameOverride: string }): string {
+  return (hostnameOverride === '' ? hostName() : hostnameOverride).trim().toLowerCase();
+}
+
 /** Returns the name of the host as uname(2) has it, without changes of case. */
 export function hostName(): string {
   return hostname();

@@ -4,8 +4,8 @@
 import { resolve } from 'node:path';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
+import { prepareStart } from '../../controlplane/start/preparation.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup/schedule.ts';
 import { closePlane } from '../close-plane.ts';
 import type { Command } from '../command.ts';
@@ -30,6 +30,8 @@ export const controlplane: Command = {
   async run(parsed) {
     const flags = parsed.values as unknown as ControlPlaneFlags;
     refuseForeign(resolve(flags.dataDir), 'control plane');
+    const preparation = prepareStart(flags);
+    const { startPrepared } = await import('../../controlplane/main.ts');
     const logger = await createLogger({
       verbosity: flags.verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
@@ -41,7 +43,7 @@ export const controlplane: Command = {
     const failure = onStorageFailure(logger, { closingMs: 0 });
     const after = await standBy({ flags, logger, shutdown, failure });
     if (after !== 'start') return after;
-    const plane = await inOneLine(() => startControlPlane({ flags, logger, onFatal: failure.onFatal }));
+    const plane = await inOneLine(() => startPrepared({ flags, logger, onFatal: failure.onFatal }, preparation));
     let backups: ScheduledBackups | undefined;
     try {
       renewOnHangup(plane, logger);

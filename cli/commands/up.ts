@@ -4,16 +4,17 @@
  */
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { type Agent, nodeNameOf, startAgent } from '../../agent/main.ts';
+import { nodeNameOf } from '../../agent/host/host-facts.ts';
+import type { Agent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
-import { flag, type FlagValues, pickKeys } from '../../api/component/flags.ts';
+import { flag, type FlagValues, parseFlags, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
-import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { isPartEnabled } from '../../controlplane/options/parts.ts';
+import { prepareStart } from '../../controlplane/start/preparation.ts';
 import { announceAgent } from '../agent-process.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup/schedule.ts';
 import { closePlane } from '../close-plane.ts';
@@ -157,6 +158,9 @@ export const up: Command = {
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
     const ownFlags = ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values);
+    const planeFlags = { ...parseFlags(controlPlaneFlags, []).values, ...ownFlags };
+    const preparation = prepareStart(planeFlags);
+    const { startPrepared } = await import('../../controlplane/main.ts');
     const backupsWanted = backupOptions({ ...values, ...ownFlags });
     await checkBackupSchedule(backupsWanted);
     const shutdown = onShutdown();
@@ -165,11 +169,7 @@ export const up: Command = {
     const after = await standBy({ flags: ownFlags, logger: planeLogger, shutdown, failure });
     if (after !== 'start') return after;
     const plane = await inOneLine(() =>
-      startControlPlane({
-        flags: ownFlags,
-        logger: planeLogger,
-        onFatal: failure.onFatal,
-      }),
+      startPrepared({ flags: planeFlags, logger: planeLogger, onFatal: failure.onFatal }, preparation),
     );
     let agent: Agent | undefined;
     let backups: ScheduledBackups | undefined;
@@ -182,6 +182,8 @@ export const up: Command = {
         client: plane.client,
       });
       const nodeFlags = { ...joined, ...forAgent.values };
+      // The agent is loaded while the control plane serves its first requests.
+      const { startAgent } = await import('../../agent/main.ts');
       agent = await startUntil(shutdown, (signal) =>
         startAgent({ flags: nodeFlags, verbosity, signal, logger: logger.child({ part: 'agent' }) }),
       );
@@ -243,10 +245,10 @@ function ownPlaneFlags(
 ): Partial<ControlPlaneFlags> {
   const own = `node/${nodeNameOf(agent)}`;
   const etcd = values.clusterInit ? { etcd: 'embedded' } : {};
-  return { ...planeFlags(values), ...etcd, ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
+  return { ...flagsOfPlane(values), ...etcd, ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
 }
 
-function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {
+function flagsOfPlane(values: UpFlags): Partial<ControlPlaneFlags> {
   const { verbosity, serviceProxy } = values;
   const podNetwork = values.podNetwork === 'auto' ? controlPlaneFlags.podNetwork.default : values.podNetwork;
   return { ...pickKeys(values, PLANE_KEYS), verbosity, podNetwork, nodeServices: serviceProxy !== 'none' };

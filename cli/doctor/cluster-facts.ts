@@ -1,7 +1,7 @@
 /** Reads from the API server what `orchlet doctor` checks of the network, with the credentials that this host has. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { nodeNameOf } from '../../agent/main.ts';
+import { nodeNameOf } from '../../agent/host/host-facts.ts';
 import { readHostRecord } from '../../agent/host/host-record.ts';
 import type { Node, Pod, Service } from '../../api/kinds/kinds.ts';
 import { nodes, pods, services } from '../../api/client/resources.ts';

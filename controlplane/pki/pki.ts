@@ -13,7 +13,7 @@ import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { periodically } from '../../api/machinery/periodic.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
+import { generateKey, type KeyPair, privateKeyPem } from '../../api/pki/signing.ts';
 import { ensureAdminKubeconfig } from './admin-kubeconfig.ts';
 import {
   ensureAuthority,
@@ -48,6 +48,8 @@ interface PkiOptions {
   readonly addresses: () => readonly string[];
   /** The cluster IP of the service `kubernetes`. */
   readonly serviceIp: string | undefined;
+  /** A key that is used if there is none yet. By default, one is generated then. */
+  readonly serviceAccountKey?: Promise<KeyPair> | undefined;
   /** The domain of the cluster, such as `cluster.local`. */
   readonly clusterDomain?: string;
 }
@@ -95,7 +97,7 @@ export async function ensurePki(options: PkiOptions): Promise<Pki> {
   const [ca, frontProxyCa, serviceAccountKey] = await Promise.all([
     ensureAuthority(directory, 'ca', 'kubernetes', clock.now()),
     ensureAuthority(directory, 'front-proxy-ca', 'front-proxy-ca', clock.now()),
-    ensureServiceAccountKey(directory),
+    ensureServiceAccountKey(options),
   ]);
   const listeners: ((material: PkiMaterial) => void)[] = [];
   const authorities = { ca, frontProxyCa };
@@ -233,10 +235,13 @@ const withoutZone = (address: string): string => address.split('%')[0] ?? addres
  * missing, a new key is created and listed first. The previous keys stay until an administrator removes them from the
  * file.
  */
-async function ensureServiceAccountKey(directory: string): Promise<Pki['serviceAccountKey']> {
+async function ensureServiceAccountKey({
+  directory,
+  serviceAccountKey,
+}: Pick<PkiOptions, 'directory' | 'serviceAccountKey'>): Promise<Pki['serviceAccountKey']> {
   const paths = { key: join(directory, 'sa.key'), pub: join(directory, 'sa.pub') };
   const [existing, listed = ''] = await Promise.all([readIfThere(paths.key), readIfThere(paths.pub)]);
-  const pem = existing ?? privateKeyPem((await generateKey('rsa')).privateKey);
+  const pem = existing ?? privateKeyPem((await (serviceAccountKey ?? generateKey('rsa'))).privateKey);
   const own = createPublicKey(createPrivateKey(pem)).export({ type: 'spki', format: 'pem' }).toString();
   const publicKeyPem = listed.includes(own.trim()) ? listed : `${own}${listed}`;
   if (existing === undefined) await writeFileAtomic(paths.key, pem, 0o600);

@@ -105,7 +105,7 @@ export async function buildSecurity(before: Before): Promise<SecurityPhase> {
   };
 }
 
-async function openPki({ directory, clock, logger, flags, signal }: Before): Promise<Pki> {
+async function openPki({ directory, clock, logger, flags, preparation, signal }: Before): Promise<Pki> {
   const pki = await ensurePki({
     directory: pkiDirectory(directory),
     clock,
@@ -113,6 +113,7 @@ async function openPki({ directory, clock, logger, flags, signal }: Before): Pro
     hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
     addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
     serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
+    serviceAccountKey: preparation.serviceAccountKey,
   });
   if (storageBackendOf(flags) !== 'memory') pki.watch(signal);
   return pki;

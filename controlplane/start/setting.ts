@@ -7,12 +7,14 @@ import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { Schema } from '../../api/schema/schema.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import type { Closing } from './close-all.ts';
+import type { Preparation } from './preparation.ts';
 import type { OwnEndpoint } from './own-endpoint.ts';
 import type { StartHooks } from './start-hooks.ts';
 
 /** What is known before anything is opened. */
 export interface Setting {
   readonly flags: ControlPlaneFlags;
+  readonly preparation: Preparation;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: MetricsRegistry;

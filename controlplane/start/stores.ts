@@ -104,7 +104,7 @@ async function openStorages(
   directory: string,
   encryption: Encryption | undefined,
 ): Promise<Storages> {
-  const { flags, clock, logger, metrics, onFatal, onClose } = setting;
+  const { flags, preparation, clock, logger, metrics, onFatal, onClose } = setting;
   const failedWatches = metrics.counter({
     name: 'orchlet_failed_watches_total',
     help: 'Watches that were closed because delivering to them failed, by resource.',
@@ -126,6 +126,7 @@ async function openStorages(
       ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
       : await openSqliteStorage({
           directory: join(directory, 'storage'),
+          thread: preparation.storageThread,
           reserveBytes: DISK_RESERVE_BYTES,
           clock,
           logger,

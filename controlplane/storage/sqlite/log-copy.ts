@@ -28,14 +28,14 @@ export class LogCopy {
   /** Opens or creates the copy. Throws as `openSqliteStorage` does. */
   static async open(directory: string): Promise<LogCopy> {
     const file = join(directory, LOG_FILE);
-    const thread = new StorageThread({
+    const thread = new StorageThread();
+    const { marks, newest } = await thread.open({
       file,
       lockFile: `${file}.pid`,
       sizeLimitBytes: 0,
       reserveBytes: 0,
       sendsRecords: false,
     });
-    const { marks, newest } = await thread.opened;
     return new LogCopy(thread, marks, newest);
   }
 

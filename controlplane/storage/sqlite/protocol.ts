@@ -16,13 +16,13 @@ export interface DatabaseOptions {
   readonly reserveBytes: number;
 }
 
-/** The `workerData` of the thread. */
+/** The first message to the thread. */
 export interface WorkerOptions extends DatabaseOptions {
   /** Whether the thread sends all records when it has opened the file. A standby does not need them. */
   readonly sendsRecords: boolean;
 }
 
-/** A message to the thread, which answers each with `done` or `failed` and the same `id`. */
+/** A later message to the thread, which answers each with `done` or `failed` and the same `id`. */
 export type WorkerRequest =
   | { readonly type: 'append'; readonly id: number; readonly records: RecordColumns }
   | {
@@ -40,7 +40,7 @@ export type WorkerRequest =
   | { readonly type: 'copy'; readonly id: number; readonly file: string }
   | { readonly type: 'close'; readonly id: number };
 
-/** A message of the thread. After its start, it sends `rows`, as often as there are parts of the log, and then `opened`. */
+/** A message of the thread. When it has opened the file, it sends `rows`, as often as the log has parts, and then `opened`. */
 export type WorkerResponse =
   | { readonly type: 'rows'; readonly records: RecordColumns }
   | { readonly type: 'opened'; readonly marks: LogMarks; readonly newest: RecordMark | undefined }

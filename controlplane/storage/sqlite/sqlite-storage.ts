@@ -23,6 +23,8 @@ const GROUP_BYTES = 16 * 1024 * 1024;
 
 interface SqliteStorageOptions {
   readonly directory: string;
+  /** A thread that was started before and has opened nothing. By default, one is started. */
+  readonly thread?: StorageThread | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   /**
@@ -60,8 +62,8 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     reserveBytes: options.reserveBytes ?? 0,
     sendsRecords: true,
   };
-  const thread = new StorageThread(workerOptions);
-  const loaded = await thread.opened;
+  const thread = options.thread ?? new StorageThread();
+  const loaded = await thread.open(workerOptions);
   const backend = new SqliteBackend(thread, transformer);
   const log = new RevisionLog({
     clock,

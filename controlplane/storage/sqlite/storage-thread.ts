@@ -22,7 +22,15 @@ interface Waiting {
   reject(error: StorageError): void;
 }
 
-/** A running thread. When it is lost, waiting requests reject with the reason, and so do later ones. */
+interface Opening {
+  resolve(loaded: Loaded): void;
+  reject(error: StorageError): void;
+}
+
+/**
+ * A running thread, which loads its modules and then waits for `open`. When it is lost, waiting requests reject with the
+ * reason, and so do later ones.
+ */
 export class StorageThread {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, Waiting>();
@@ -31,17 +39,33 @@ export class StorageThread {
   #lost: StorageError | undefined;
   #lostListener: (error: Error) => void = () => undefined;
   #troubleListener: (problem: string | undefined) => void = () => undefined;
-  readonly opened: Promise<Loaded>;
+  readonly #opening: Opening;
+  readonly #opened: Promise<Loaded>;
+  #isOpened = false;
 
-  constructor(options: WorkerOptions) {
+  constructor() {
     // In a release, the worker is a bundle beside the bundle of the program.
     const file = import.meta.url.endsWith('.ts')
       ? new URL('./worker.ts', import.meta.url)
       : new URL('./worker.js', import.meta.url);
     // The thread passes buffers on and keeps none, so a small young generation is enough.
     const resourceLimits = { maxYoungGenerationSizeMb: 2 };
-    this.#worker = new Worker(file, { workerData: options, name: 'storage', resourceLimits });
-    this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
+    this.#worker = new Worker(file, { name: 'storage', resourceLimits });
+    const { promise, resolve, reject } = Promise.withResolvers<Loaded>();
+    this.#opening = { resolve, reject };
+    this.#opened = promise;
+    // A thread that is lost before it opens a database is reported by `open`.
+    promise.catch(() => undefined);
+    this.#listen();
+    this.#worker.unref();
+  }
+
+  /** Opens the database. Resolves when all records are loaded. Rejects with a StorageError. It is called once. */
+  open(options: WorkerOptions): Promise<Loaded> {
+    this.#isOpened = true;
+    this.#worker.ref();
+    this.#worker.postMessage(options);
+    return this.#opened;
   }
 
   /** Calls the listener when the storage can no longer be used, or at once if that has happened. */
@@ -55,11 +79,11 @@ export class StorageThread {
     this.#troubleListener = listener;
   }
 
-  /** Closes the database and ends the thread. */
+  /** Closes the database, if one was opened, and ends the thread. Does nothing if the thread is gone. */
   async close(): Promise<void> {
     if (this.#lost !== undefined) return;
     this.#lostListener = () => undefined;
-    await this.ask((id) => ({ type: 'close', id }));
+    if (this.#isOpened) await this.ask((id) => ({ type: 'close', id }));
     await this.#worker.terminate();
   }
 
@@ -76,13 +100,13 @@ export class StorageThread {
     });
   }
 
-  #listen(opened: (loaded: Loaded) => void, refused: (error: StorageError) => void): void {
+  #listen(): void {
     const chunks: RecordColumns[] = [];
     const lost = (cause: unknown): void => {
       if (this.#lost !== undefined) return;
       const error = new StorageError('unknown-outcome', 'the storage thread exited', { cause });
       this.#lost = error;
-      refused(error);
+      this.#opening.reject(error);
       for (const waiting of this.#waiting.values()) waiting.reject(error);
       this.#waiting.clear();
       this.#lostListener(error);
@@ -95,7 +119,7 @@ export class StorageThread {
           chunks.push(response.records);
           return;
         case 'opened':
-          opened({ chunks, marks: response.marks, newest: response.newest });
+          this.#opening.resolve({ chunks, marks: response.marks, newest: response.newest });
           break;
         case 'done':
           this.#waiting.get(response.id)?.resolve(response.result);
@@ -106,7 +130,7 @@ export class StorageThread {
           break;
         case 'failed': {
           const error = new StorageError(response.code, response.message);
-          if (response.id === OPENING) refused(error);
+          if (response.id === OPENING) this.#opening.reject(error);
           this.#waiting.get(response.id)?.reject(error);
           this.#waiting.delete(response.id);
           break;

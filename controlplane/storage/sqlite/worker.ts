@@ -1,22 +1,23 @@
 /**
- * Owns the SQLite file in a thread of its own, so that an fsync does not block the event loop. It sends all records when it
- * opens the file, unless a standby owns it, and then handles one request after another. `storage-thread.ts` starts it.
+ * Owns a SQLite file in a thread of its own, so that an fsync does not block the event loop. The first message names the
+ * file. The thread sends all records of it, unless a standby owns it, and then handles one request after another.
+ * `storage-thread.ts` starts it.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage } from '../stored-log.ts';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
 import { StorageError } from '../storage.ts';
 import { openDatabase, type LogDatabase } from './database.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
 import { codeOf, outcomeOf } from './sqlite-errors.ts';
 
-function serve(port: NonNullable<typeof parentPort>): void {
+function serve(port: NonNullable<typeof parentPort>, options: WorkerOptions): void {
   const answer = (response: WorkerResponse, transfer: ArrayBuffer[] = []): void => port.postMessage(response, transfer);
   let database: LogDatabase;
   try {
-    database = openDatabase(workerData as WorkerOptions);
-    const { sendsRecords } = workerData as WorkerOptions;
-    if (sendsRecords) for (const records of database.load()) answer({ type: 'rows', records }, [records.values]);
+    database = openDatabase(options);
+    if (options.sendsRecords)
+      for (const records of database.load()) answer({ type: 'rows', records }, [records.values]);
   } catch (error) {
     answer(failure(OPENING, error));
     port.close();
@@ -112,4 +113,5 @@ function failure(id: number, error: unknown): WorkerResponse {
   }
 }
 
-if (parentPort !== null) serve(parentPort);
+const port = parentPort;
+port?.once('message', (options: WorkerOptions) => serve(port, options));

@@ -31,9 +31,8 @@ const values = (): ArrayBuffer => new Uint8Array([1, 2, 3]).buffer;
 test('a file that cannot be opened is reported with the id of the opening', async (t) => {
   const options = await optionsOf(t);
   await writeFile(options.file, 'this is no database, but a text of some length'.repeat(100));
-  const worker = new Worker(new URL('../../../../controlplane/storage/sqlite/worker.ts', import.meta.url), {
-    workerData: options,
-  });
+  const worker = new Worker(new URL('../../../../controlplane/storage/sqlite/worker.ts', import.meta.url));
+  worker.postMessage(options);
   const [response] = (await once(worker, 'message')) as [WorkerResponse];
   assert.ok(
     response.type === 'failed' && response.id === OPENING && /is not an SQLite database/.test(response.message),
@@ -43,8 +42,8 @@ test('a file that cannot be opened is reported with the id of the opening', asyn
 
 test('requests have their results, and records are sent at the opening only on request', async (t) => {
   const options = await optionsOf(t);
-  const thread = new StorageThread(options);
-  const { chunks, newest } = await thread.opened;
+  const thread = new StorageThread();
+  const { chunks, newest } = await thread.open(options);
   assert.deepEqual([chunks, newest], [[], undefined]);
   assert.equal(
     await thread.ask((id) => ({ type: 'append', id, records: { ...records, values: values() } })),
@@ -60,17 +59,23 @@ test('requests have their results, and records are sent at the opening only on r
     [[4], [9], Buffer.from([2, 3])],
   );
   await thread.close();
-  const again = new StorageThread({ ...options, sendsRecords: true });
+  const again = new StorageThread();
   assert.deepEqual(
-    (await again.opened).chunks.flatMap(({ revisions }) => revisions),
+    (await again.open({ ...options, sendsRecords: true })).chunks.flatMap(({ revisions }) => revisions),
     [3, 4, 6],
   );
   await again.close();
 });
 
+test('a thread that opened nothing is closed, and is lost for a later opening', async (t) => {
+  const thread = new StorageThread();
+  await thread.close();
+  await assert.rejects(thread.open(await optionsOf(t)), { code: 'unknown-outcome' });
+});
+
 test('a request that fails is rejected, and neither that nor closing counts as a loss', async (t) => {
-  const thread = new StorageThread(await optionsOf(t));
-  await thread.opened;
+  const thread = new StorageThread();
+  await thread.open(await optionsOf(t));
   const lost: Error[] = [];
   thread.onLost((error) => void lost.push(error));
   // The thread throws for records that lack their columns.
