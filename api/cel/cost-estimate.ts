@@ -6,7 +6,7 @@
  * macro costs as much as its expanded loop, and an unknown size counts as unbounded.
  */
 import { callCost, type CallEstimate, type CostNode, sizeOf } from './call-costs.ts';
-import { exactly, NOTHING, ONE, product, type Range, sum, union } from './cost-range.ts';
+import { ANYTHING, exactly, NOTHING, ONE, product, type Range, sum, union } from './cost-range.ts';
 import { comprehensionOf, type Comprehension } from './macros.ts';
 import type { Expr } from './parser.ts';
 import { type CelType, dyn, list } from './types.ts';
@@ -246,7 +246,7 @@ class Estimate {
     else {
       this.#sizes.set(expr, count);
       if (kind === 'list') {
-        const value = union(NOTHING, made ?? UNKNOWN);
+        const value = union(NOTHING, made ?? ANYTHING);
         this.#entries.set(expr, { isList: true, key: ONE, value });
       }
     }
@@ -317,7 +317,6 @@ class Estimate {
   }
 }
 
-const UNKNOWN: Range = { min: 0, max: 2 ** 64 };
 /** The neutral element of a union. */
 const NEUTRAL: Range = { min: Infinity, max: 0 };
 

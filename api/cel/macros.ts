@@ -270,7 +270,6 @@ function quantifier(compiler: ExpressionCompiler, parts: Comprehension): Compile
       return { type: bool, run: onlyOne(loop, counted) };
     }
     const body = condition(compiler, parts.body);
-
     const deciding = parts.kind === 'exists';
     return {
       type: bool,

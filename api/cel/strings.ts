@@ -159,7 +159,7 @@ const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
 const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
 
 /** Charges a string function by the length of its text, multiplied by the length of a search text. */
-function paid(row: FunctionRow): FunctionRow {
+function charged(row: FunctionRow): FunctionRow {
   const { run } = row.overload;
   return {
     ...row,
@@ -179,7 +179,7 @@ function paid(row: FunctionRow): FunctionRow {
 }
 
 /** The overloads of the library `strings`. */
-export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
+export const stringFunctions: readonly FunctionRow[] = rows.map(charged);
 
 /** The cost of each match. A text may have as many matches as characters, and each takes as long as a match in a short text. */
 const EACH_FOUND = 10;

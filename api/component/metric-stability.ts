@@ -37,7 +37,7 @@ const BETA = new Set(
   workqueue_retries_total workqueue_unfinished_work_seconds workqueue_work_duration_seconds`.split(/\s+/),
 );
 
-/** The metrics of this program, of its DNS server and of the process. Of the last, Kubernetes defines the start time. */
+/** The metrics of this program, of its DNS server and of the process, except the start time, which Kubernetes defines. */
 const OF_OTHERS = /^(?:orchlet|coredns|nodejs|process)_(?!start_time_seconds$)/;
 
 /** Returns the help of a metric with its level in front. */

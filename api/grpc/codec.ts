@@ -3,6 +3,7 @@
  * proto3: a field with the default of its type is not written, and a message that was read has every scalar, list and map.
  */
 import { BYTES, malformed, ProtobufReader, ProtobufWriter, tagOf, VARINT } from '../codec/protobuf-wire.ts';
+import { setMember } from '../meta/own-member.ts';
 import type { MessageTables } from './messages.ts';
 
 /** The codec of one message. */
@@ -256,10 +257,7 @@ function readEntry(reader: ProtobufReader, into: Members): void {
     else reader.skip(tag);
   }
   reader.leave(around);
-  // An assignment to this name would set the prototype.
-  if (key === '__proto__')
-    Object.defineProperty(into, key, { value, enumerable: true, configurable: true, writable: true });
-  else into[key] = value;
+  setMember(into, key, value);
 }
 
 function readScalar(type: Scalar, reader: ProtobufReader): unknown {

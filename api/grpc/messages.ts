@@ -22,22 +22,22 @@ type Scalar<T> = T extends 'string' | 'decimal'
           ? number
           : never;
 
-type Sent<M, F> = F extends `${number} ${infer T}[]`
-  ? readonly SentOne<M, T>[]
+type SentField<M, F> = F extends `${number} ${infer T}[]`
+  ? readonly SentItem<M, T>[]
   : F extends `${number} ${infer T}`
-    ? SentOne<M, T>
+    ? SentItem<M, T>
     : never;
-type SentOne<M, T> = T extends keyof M ? OutgoingOf<M, T> : Scalar<T>;
+type SentItem<M, T> = T extends keyof M ? OutgoingOf<M, T> : Scalar<T>;
 /** A message to send. An omitted field has the default of its type. */
-export type OutgoingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]?: Sent<M, M[N][F]> };
+export type OutgoingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]?: SentField<M, M[N][F]> };
 
-type Got<M, F> = F extends `${number} ${infer T}[]`
-  ? readonly GotOne<M, T>[]
+type ReceivedField<M, F> = F extends `${number} ${infer T}[]`
+  ? readonly ReceivedItem<M, T>[]
   : F extends `${number} ${infer T}`
     ? T extends keyof M
       ? IncomingOf<M, T> | null
       : Scalar<T>
     : never;
-type GotOne<M, T> = T extends keyof M ? IncomingOf<M, T> : Scalar<T>;
+type ReceivedItem<M, T> = T extends keyof M ? IncomingOf<M, T> : Scalar<T>;
 /** A received message. Scalars, lists and maps are always present, and an absent message is null. */
-export type IncomingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]: Got<M, M[N][F]> };
+export type IncomingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]: ReceivedField<M, M[N][F]> };

@@ -106,6 +106,9 @@ function portErrors(ports: readonly ContainerPort[], path: string): FieldError[]
   return errors;
 }
 
+const MAX_RESTART_RULES = 20;
+const MAX_EXIT_CODES = 255;
+
 function restartPolicyErrors(container: Container, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const { restartPolicy: policy, restartPolicyRules: rules } = container;
@@ -115,7 +118,8 @@ function restartPolicyErrors(container: Container, path: string): FieldError[] {
   if (rules !== undefined && rules.length > 0) {
     if (policy === undefined)
       errors.push(required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used'));
-    if (rules.length > 20) errors.push(tooMany(`${path}.restartPolicyRules`, rules.length, 20));
+    if (rules.length > MAX_RESTART_RULES)
+      errors.push(tooMany(`${path}.restartPolicyRules`, rules.length, MAX_RESTART_RULES));
     for (const [index, rule] of rules.entries())
       errors.push(...ruleErrors(rule, `${path}.restartPolicyRules[${index}]`));
   }
@@ -139,7 +143,7 @@ function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], 
   const { operator = '', values = [] } = exitCodes;
   if (!['In', 'NotIn'].includes(operator))
     errors.push(unsupportedValue(`${at}.exitCodes.operator`, operator, ['In', 'NotIn']));
-  if (values.length > 255) errors.push(tooMany(`${at}.exitCodes.values`, values.length, 255));
+  if (values.length > MAX_EXIT_CODES) errors.push(tooMany(`${at}.exitCodes.values`, values.length, MAX_EXIT_CODES));
   return errors;
 }
 
@@ -240,7 +244,7 @@ const NOT_EPHEMERAL = [
   'lifecycle',
 ] as const;
 
-/** Validates `ephemeralContainers`, whose names and targets are those of the pod. */
+/** Validates `ephemeralContainers`: no other container of the pod has the name, and the target is one of the others. */
 export function ephemeralContainerErrors(context: ContainerContext, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const targets = new Set(

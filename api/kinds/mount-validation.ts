@@ -119,7 +119,7 @@ interface MountNames {
 
 const NO_NAMES: MountNames = { names: new Set(), paths: new Set() };
 
-/** Builds a map by name. The later of two entries with one name wins. */
+/** Returns the names, and the paths without those of entries whose name a later entry has too. */
 function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
   if (items.length === 0) return NO_NAMES;
   const byName = new Map(items);

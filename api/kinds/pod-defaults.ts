@@ -64,7 +64,7 @@ function applyPodSpecDefaults(spec: PodSpec): void {
   for (const volume of spec.volumes ?? []) defaultVolume(volume);
 }
 
-/** Sets `serviceAccount`, the former name of the field, to the value of `serviceAccountName`. */
+/** Sets `serviceAccountName` and `serviceAccount`, its former name, to one value: that of the new name if it has one. */
 function sameServiceAccount(spec: PodSpec): void {
   const account = spec.serviceAccountName ?? spec.serviceAccount;
   if (account === undefined || account === '') return;

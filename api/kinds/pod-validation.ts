@@ -358,6 +358,9 @@ function nameErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
+/** The limit of Linux. */
+const MAX_HOSTNAME_BYTES = 64;
+
 function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride } = spec;
   if (hostnameOverride === undefined) return [];
@@ -366,7 +369,7 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   if (spec.setHostnameAsFQDN === true)
     errors.push(forbidden(field, 'may not be specified when setHostnameAsFQDN is true'));
   if (spec.hostNetwork === true) errors.push(forbidden(field, 'may not be specified when hostNetwork is true'));
-  if (Buffer.byteLength(hostnameOverride) > 64) errors.push(tooLong(field, 64));
+  if (Buffer.byteLength(hostnameOverride) > MAX_HOSTNAME_BYTES) errors.push(tooLong(field, MAX_HOSTNAME_BYTES));
   errors.push(...invalidFor(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride)));
   return errors;
 }

@@ -255,7 +255,7 @@ function graceWarnings(spec: PodSpec, at: string): string[] {
 
 const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead';
 
-/** Returns warnings about annotations that fields have replaced, unless the field is also set. */
+/** Returns a warning about the annotation that the field `seccompProfile` has replaced, unless the pod also sets the field. */
 function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
   const given =
     meta?.annotations?.[SECCOMP_POD_ANNOTATION] !== undefined && spec.securityContext?.seccompProfile === undefined;

@@ -33,8 +33,8 @@ import {
 } from './volume-source-validation.ts';
 import { templateMetadataErrors } from './template-metadata-validation.ts';
 
-/** The volumes without an error by name. Only these can be mounted by containers. */
 interface CheckedVolumes {
+  /** The kinds of the volumes without an error by name. Containers can mount only these. */
   readonly kinds: VolumeKinds;
   readonly errors: FieldError[];
 }
@@ -219,10 +219,6 @@ function modeErrors(mode: number | undefined, field: string): FieldError[] {
     : [];
 }
 
-function fileModeErrors(mode: number | undefined, field: string): FieldError[] {
-  return modeErrors(mode, field);
-}
-
 /** Validates a relative path without `..` elements. The path `..` itself has both errors, as in kube-apiserver. */
 function safePathErrors(target: string, field: string): FieldError[] {
   const errors = localPathErrors(target, field);
@@ -243,7 +239,7 @@ function keyToPathErrors(items: readonly KeyToPath[] | undefined, path: string):
     const at = `${path}[${index}]`;
     if (isBlank(item.key)) errors.push(required(`${at}.key`));
     if (isBlank(item.path)) errors.push(required(`${at}.path`));
-    errors.push(...safePathErrors(item.path ?? '', `${at}.path`), ...fileModeErrors(item.mode, `${at}.mode`));
+    errors.push(...safePathErrors(item.path ?? '', `${at}.path`), ...modeErrors(item.mode, `${at}.mode`));
   }
   return errors;
 }
@@ -269,7 +265,7 @@ function downwardItemErrors(item: DownwardItem, at: string): FieldError[] {
   } else if (item.resourceFieldRef !== undefined) {
     errors.push(...resourceFieldErrors(item.resourceFieldRef, `${at}.resourceFieldRef`, { inVolume: true }));
   } else errors.push(required(at, 'one of fieldRef and resourceFieldRef is required'));
-  errors.push(...fileModeErrors(item.mode, `${at}.mode`));
+  errors.push(...modeErrors(item.mode, `${at}.mode`));
   return errors;
 }
 

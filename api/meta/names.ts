@@ -149,13 +149,13 @@ const QUALIFIED_ERROR = patternError(QUALIFIED_TEXT, QUALIFIED, 'MyName', 'my.na
 
 /** A cache of valid label and annotation keys. A lookup saves two regular expressions for each key. */
 const knownQualifiedNames = new Set<string>();
-const KNOWN_NAMES = 4096;
+const MAX_KNOWN_NAMES = 4096;
 
 /** Validates `name` or `prefix/name`. */
 export function qualifiedNameErrors(value: string): string[] {
   if (knownQualifiedNames.has(value)) return [];
   const errors = findQualifiedNameErrors(value);
-  if (errors.length === 0 && knownQualifiedNames.size < KNOWN_NAMES) knownQualifiedNames.add(value);
+  if (errors.length === 0 && knownQualifiedNames.size < MAX_KNOWN_NAMES) knownQualifiedNames.add(value);
   return errors;
 }
 
@@ -229,10 +229,12 @@ export function cIdentifierErrors(value: string): string[] {
 export const portNumberErrors = (port: number): string[] =>
   Number.isInteger(port) && port >= 1 && port <= 65535 ? [] : [rangeError(1, 65535)];
 
+const MAX_PORT_NAME_LENGTH = 15;
+
 /** Validates the name of a port (IANA_SVC_NAME of RFC 6335). */
 export function portNameErrors(port: string): string[] {
   const errors: string[] = [];
-  if (tooLongFor(port, 15)) errors.push(maxLengthError(15));
+  if (tooLongFor(port, MAX_PORT_NAME_LENGTH)) errors.push(maxLengthError(MAX_PORT_NAME_LENGTH));
   if (!/^[-a-z0-9]+$/.test(port)) {
     errors.push('must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)');
   }

@@ -6,9 +6,8 @@
  */
 
 type JsonPrimitive = string | number | bigint | boolean | null;
-/** A JSON value. Whole numbers beyond 2^53 are bigints. */
+/** A JSON value. A 64-bit integer that a double cannot represent is a `bigint`, which every codec preserves. */
 export type JsonValue = JsonPrimitive | JsonValue[] | JsonObject;
-/** A 64-bit integer that a double cannot represent is a `bigint`. Every codec preserves it. */
 export interface JsonObject {
   [key: string]: JsonValue | undefined;
 }
@@ -54,8 +53,8 @@ export interface ObjectMeta {
 }
 
 /**
- * Any API object. Kinds add `spec`, `status`, `data` and other fields. Code that reads them casts once to the client
- * package's type.
+ * Any API object. Kinds add `spec`, `status`, `data` and other fields. Code that reads them casts once to the type of the
+ * kind in `kinds/kinds.ts`.
  */
 export interface KubeObject {
   apiVersion?: string;

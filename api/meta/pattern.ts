@@ -67,7 +67,7 @@ const ESCAPE = /\\(?:[pP](?:\{[^}]{0,64}\}|.)|x\{[^}]{0,64}\}|.)/sy;
 const CLASS = /\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]/sy;
 const LITERAL = /\\Q(.*?)(?:\\E|$)/sy;
 
-function taken(expression: RegExp, source: string, at: number): RegExpExecArray | null {
+function matchAt(expression: RegExp, source: string, at: number): RegExpExecArray | null {
   expression.lastIndex = at;
   return expression.exec(source);
 }
@@ -87,13 +87,13 @@ function programSizeOf(source: string): number {
   };
   for (let at = 0; at < source.length;) {
     const char = source[at];
-    const literal = char === '\\' ? taken(LITERAL, source, at) : null;
-    const escape = char === '\\' ? taken(ESCAPE, source, at) : null;
-    const set = char === '[' ? taken(CLASS, source, at) : null;
+    const literal = char === '\\' ? matchAt(LITERAL, source, at) : null;
+    const escape = char === '\\' ? matchAt(ESCAPE, source, at) : null;
+    const set = char === '[' ? matchAt(CLASS, source, at) : null;
     // The parser of the library takes quadratic time to find this error.
     if (char === '[' && set === null) throw new RE2JSSyntaxException('missing closing ]', source.slice(at));
     const whole = literal ?? escape ?? set;
-    const repetition = char === '{' ? taken(REPETITION, source, at) : null;
+    const repetition = char === '{' ? matchAt(REPETITION, source, at) : null;
     if (whole !== null) {
       add(1);
       sum += literal?.[1]?.length ?? 0;

@@ -213,7 +213,7 @@ export function newQuantity(value: bigint | number, format: QuantityFormat = 'De
 
 /** Returns a decimal quantity of `milli` thousandths. */
 export function newMilliQuantity(milli: bigint | number): Quantity {
-  return { nano: BigInt(milli) * 1_000_000n, format: 'DecimalSI' };
+  return { nano: BigInt(milli) * MILLI, format: 'DecimalSI' };
 }
 
 /** Compares two amounts for `sort`: negative, 0 or positive. Formats do not count. */
@@ -252,13 +252,17 @@ export function roundedToMilli(text: string): string {
 }
 
 /**
- * Returns `a` divided by `b`, and `third` as a number, in the precision of kube-apiserver: of thousandths, or of whole units if
- * one of the three has too many thousandths.
+ * Returns the ratio of `a` to `b`, and `third` as a number, in the precision of kube-apiserver: of thousandths, or of whole
+ * units if one of the three has too many thousandths.
  */
-export function quotient(a: Quantity, b: Quantity, third: Quantity): { readonly of: number; readonly third: number } {
+export function quotient(
+  a: Quantity,
+  b: Quantity,
+  third: Quantity,
+): { readonly ratio: number; readonly third: number } {
   const wide = [a, b, third].some((one) => wholeUnits(one) >= INT64_MAX / 1000n);
   const units = wide ? wholeUnits : milliUnits;
-  return { of: Number(units(a)) / Number(units(b)), third: Number(units(third)) / (wide ? 1 : 1000) };
+  return { ratio: Number(units(a)) / Number(units(b)), third: Number(units(third)) / (wide ? 1 : 1000) };
 }
 
 /** Whether the quantity has no fraction, as kube-apiserver computes it: in thousandths of 64 bits, which larger ones exceed. */

@@ -30,7 +30,7 @@ export interface Selector {
   /** Whether the selector matches everything. */
   readonly isEmpty: boolean;
   matches(labels: Labels | undefined): boolean;
-  /** Returns the value that `key` must have, if the selector requires exactly one. */
+  /** Returns the value that `key` must have, or `undefined` if no requirement allows only one. */
   exactValue(key: string): string | undefined;
   toString(): string;
 }
@@ -233,7 +233,7 @@ export const OBJECT_OPERATORS: ReadonlyMap<string, LabelOperator> = new Map(
 
 /**
  * Converts the `LabelSelector` of an object: an absent one selects nothing, and an empty one selects everything. Throws
- * a 400 if `validateLabelSelector` would report an error.
+ * a 400 for an invalid key, operator or value.
  */
 export function fromLabelSelector(selector: V1LabelSelector | null | undefined): Selector {
   if (selector === undefined || selector === null) return nothing;

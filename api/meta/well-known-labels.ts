@@ -15,7 +15,7 @@ export const BETA_ARCH_LABEL = 'beta.kubernetes.io/arch';
 export const BETA_ZONE_LABEL = 'failure-domain.beta.kubernetes.io/zone';
 export const BETA_REGION_LABEL = 'failure-domain.beta.kubernetes.io/region';
 
-/** The labels that replaced the deprecated ones of nodes, by these. */
+/** Maps the deprecated labels of nodes to the labels that replaced them. */
 export const STABLE_NODE_LABELS: ReadonlyMap<string, string> = new Map([
   [BETA_OS_LABEL, OS_LABEL],
   [BETA_ARCH_LABEL, ARCH_LABEL],

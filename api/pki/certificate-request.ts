@@ -76,7 +76,7 @@ export function parseCsr(pem: string): CertificateRequest {
  * key. An invalid signature is no error, and is reported in `signatureValid`.
  */
 export function parseCsrDer(raw: Buffer): CertificateRequest {
-  const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
+  const parts = der.readAll(der.readSingle(raw, der.TAG.sequence).content);
   const [, subject, spki, attributes] = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
   if (subject === undefined || spki === undefined) throw new der.DerError('a request is truncated');
   const publicKey = createPublicKey({ key: spki.whole, type: 'spki', format: 'der' });

@@ -107,7 +107,7 @@ function extensionsOf(template: CertificateTemplate, subject: Buffer): Extension
 
 /** Returns the SHA-1 hash of the key's bits (RFC 5280, 4.2.1.2, method 1). It is only an identifier. */
 function keyIdOf(spki: Buffer): Buffer {
-  const [, bits] = der.readAll(der.readOnly(spki, der.TAG.sequence).content);
+  const [, bits] = der.readAll(der.readSingle(spki, der.TAG.sequence).content);
   return createHash('sha1').update(der.expect(bits, der.TAG.bitString).content.subarray(1)).digest();
 }
 
@@ -134,7 +134,7 @@ export interface Certificate {
 
 /** Parses the DER of a certificate. Throws `DerError`, or an error of node:crypto for an unsupported key. */
 export function parseCertificate(raw: Buffer): Certificate {
-  const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
+  const parts = der.readAll(der.readSingle(raw, der.TAG.sequence).content);
   const body = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
   if (body[0]?.tag === der.contextTag(0)) body.shift();
   const [serial, , issuer, validity, subject, spki, ...optional] = body;
@@ -162,12 +162,12 @@ export function parseCertificate(raw: Buffer): Certificate {
     extendedKeyUsages: read(EXTENSION.extendedKeyUsage, readExtendedKeyUsages),
     basicConstraints: read(EXTENSION.basicConstraints, readBasicConstraints),
     names: read(EXTENSION.subjectAltName, readAlternativeNames) ?? { dns: [], ip: [], email: [], uri: [] },
-    subjectKeyId: read(EXTENSION.subjectKeyId, (bytes) => der.readOnly(bytes, der.TAG.octetString).content),
+    subjectKeyId: read(EXTENSION.subjectKeyId, (bytes) => der.readSingle(bytes, der.TAG.octetString).content),
     authorityKeyId: read(
       EXTENSION.authorityKeyId,
       (bytes) =>
         der
-          .readAll(der.readOnly(bytes, der.TAG.sequence).content)
+          .readAll(der.readSingle(bytes, der.TAG.sequence).content)
           .find((item) => item.tag === der.primitiveContextTag(0))?.content,
     ),
     parts,

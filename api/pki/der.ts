@@ -145,8 +145,8 @@ export function readAll(content: Buffer): DerElement[] {
   return elements;
 }
 
-/** Reads one element that fills `data`. */
-export function readOnly(data: Buffer, tag: number): DerElement {
+/** Reads the only element of `data`. Throws `DerError` if it has another tag or does not fill `data`. */
+export function readSingle(data: Buffer, tag: number): DerElement {
   const element = readElement(data);
   if (element.tag !== tag) throw new DerError(`found tag ${element.tag}, expected ${tag}`);
   if (element.whole.length !== data.length) throw new DerError('trailing data');

@@ -95,7 +95,7 @@ export function keyUsageExtension(usages: readonly KeyUsage[]): Extension {
 
 /** Returns the key usages of a KeyUsage extension. Throws a `DerError` for another value. */
 export function readKeyUsages(value: Buffer): KeyUsage[] {
-  const [, ...bytes] = der.readOnly(value, der.TAG.bitString).content;
+  const [, ...bytes] = der.readSingle(value, der.TAG.bitString).content;
   return KEY_USAGES.filter((_, i) => (((bytes[Math.floor(i / 8)] ?? 0) >> (7 - (i % 8))) & 1) === 1);
 }
 
@@ -106,7 +106,7 @@ export function extendedKeyUsageExtension(oids: readonly string[]): Extension {
 
 /** Returns the object identifiers of an ExtendedKeyUsage extension. Throws a `DerError` for another value. */
 export function readExtendedKeyUsages(value: Buffer): string[] {
-  return der.readAll(der.readOnly(value, der.TAG.sequence).content).map(der.readOid);
+  return der.readAll(der.readSingle(value, der.TAG.sequence).content).map(der.readOid);
 }
 
 /** Whether the certificate is one of a CA, and how many CAs may follow it. */
@@ -125,7 +125,7 @@ export function basicConstraintsExtension(constraints: BasicConstraints): Extens
 
 /** Reads the value of the extension basicConstraints (RFC 5280, section 4.2.1.9). Throws `DerError`. */
 export function readBasicConstraints(value: Buffer): BasicConstraints {
-  const parts = der.readAll(der.readOnly(value, der.TAG.sequence).content);
+  const parts = der.readAll(der.readSingle(value, der.TAG.sequence).content);
   const first = parts[0];
   const isCa = first?.tag === der.TAG.boolean && der.readBoolean(first);
   const length = first?.tag === der.TAG.boolean ? parts[1] : first;

@@ -104,7 +104,7 @@ export function writeAlternativeNames(names: AlternativeNames): Buffer {
 /** Parses the value of the extension subjectAltName. Names of other types are ignored. Throws a `DerError`. */
 export function readAlternativeNames(value: Buffer): Required<AlternativeNames> {
   const names = { dns: [] as string[], ip: [] as string[], email: [] as string[], uri: [] as string[] };
-  for (const element of der.readAll(der.readOnly(value, der.TAG.sequence).content)) {
+  for (const element of der.readAll(der.readSingle(value, der.TAG.sequence).content)) {
     const text = element.content.toString('latin1');
     if (element.tag === der.primitiveContextTag(1)) names.email.push(text);
     else if (element.tag === der.primitiveContextTag(2)) names.dns.push(text);

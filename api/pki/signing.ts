@@ -66,7 +66,7 @@ export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
 /** The limit of Go. The time of a verification grows with the length of the exponent: a hostile key has thousands of bits. */
 const MAX_EXPONENT = 2n ** 31n - 1n;
 
-/** Whether the key verifies signatures in about the time that others take. DSA keys, which nobody uses, have no limit. */
+/** Whether the key verifies signatures in about the time that others take. False for DSA keys, whose time has no limit. */
 export function verifiesInTime({ asymmetricKeyType, asymmetricKeyDetails = {} }: KeyObject): boolean {
   return asymmetricKeyType !== 'dsa' && (asymmetricKeyDetails.publicExponent ?? 0n) <= MAX_EXPONENT;
 }

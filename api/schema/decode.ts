@@ -39,7 +39,7 @@ export interface DecodeOptions {
 }
 
 /**
- * Decodes a value, which is not modified, by its type. An absent value or null decodes to a struct without fields. Throws
+ * Decodes a value, which is not modified, by its type. An absent value or null decodes as an empty object does. Throws
  * `DecodeError` for a value that does not match its type.
  */
 export function decodeStruct(struct: StructType, value: unknown, options: DecodeOptions = {}): Decoded {
@@ -281,7 +281,7 @@ class Walk {
     return this.#refuse(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType(type)}`);
   }
 
-  /** Notes the first error. The value that it returns is never used. */
+  /** Notes the first error, which a conversion throws at once. The value that it returns is never used. */
   #refuse(message: string): null {
     this.#firstError ??= new DecodeError(message);
     if (this.#isConversion) throw this.#firstError;

@@ -17,7 +17,7 @@ interface Plan {
 const CORE = 'io.k8s.api.core.v1.';
 const REPORTED: ReadonlySet<string> = new Set(['ContainerStatus', 'PodStatus']);
 const plans = new WeakMap<StructType, Plan>();
-const leads = new WeakMap<StructType, boolean>();
+const leadsToDefaults = new WeakMap<StructType, boolean>();
 
 /** Sets values that are absent or null, and rounds quantities, in place. Absent structs stay absent. */
 export function applyTableDefaults(struct: StructType, value: JsonObject): void {
@@ -87,7 +87,7 @@ function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
   if (type.kind === 'list') return hasDefaults(type.items, open);
   if (type.kind === 'map') return hasDefaults(type.values, open);
   if (type.kind === 'scalar') return false;
-  const known = leads.get(type.struct);
+  const known = leadsToDefaults.get(type.struct);
   if (known !== undefined) return known;
   if (open.has(type.struct)) return false;
   open.add(type.struct);
@@ -99,6 +99,6 @@ function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
   );
   open.delete(type.struct);
   // A negative result inside a cycle may be incomplete, so only results outside of one are kept.
-  if (found || open.size === 0) leads.set(type.struct, found);
+  if (found || open.size === 0) leadsToDefaults.set(type.struct, found);
   return found;
 }

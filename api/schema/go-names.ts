@@ -33,7 +33,7 @@ const ATTRIBUTE = {
   ...{ string: 'StringValue', strings: 'StringValues', version: 'VersionValue', versions: 'VersionValues' },
 };
 
-/** The fields whose Go name has nothing of the JSON name, by type. */
+/** The Go names of fields that do not follow from the JSON name, by type. */
 const RENAMED: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map<
   string,
   Readonly<Record<string, string>>

@@ -1,6 +1,6 @@
 /**
- * Reads the descriptions of the parameters of operations from the declarations of the client package, like
- * `descriptions.ts` those of types. Only OpenAPI needs them, so the file is read on first use.
+ * Reads the descriptions of the parameters of operations from the declarations of the client package, as
+ * `descriptions.ts` reads those of types. Only OpenAPI needs them, so the file is read on first use.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -10,7 +10,7 @@ import { sameQuantity } from '../meta/quantity.ts';
 import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from './schema.ts';
 import { loadSchema } from './table.ts';
 
-/** The names of the types that many kinds contain. */
+/** The name of the type of label selectors. */
 export const LABEL_SELECTOR = 'io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector';
 /** The type of the specification of pods. */
 export const POD_SPEC = 'io.k8s.api.core.v1.PodSpec';

@@ -136,7 +136,7 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   if (ratio !== undefined && above('1', ratio))
     errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is less than 1`));
   if (ratio !== undefined && min !== undefined && max !== undefined) {
-    const { of: most, third: asked } = quotient(parseQuantity(max), parseQuantity(min), parseQuantity(ratio));
+    const { ratio: most, third: asked } = quotient(parseQuantity(max), parseQuantity(min), parseQuantity(ratio));
     if (asked > most) {
       errors.push(
         invalid(

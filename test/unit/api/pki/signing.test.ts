@@ -11,7 +11,7 @@ test('a SHA-1 signature proves the key of a request and never verifies a certifi
   const body = der.sequence(der.integer(0));
   const identifier = der.sequence(der.oid(RSA_SHA1), der.nullValue());
   const whole = der.sequence(body, identifier, der.bitString(sign('sha1', body, privateKey)));
-  const parts = der.readAll(der.readOnly(whole, der.TAG.sequence).content);
+  const parts = der.readAll(der.readSingle(whole, der.TAG.sequence).content);
   assert.equal(verifySigned(parts, publicKey, 'request'), true);
   assert.equal(verifySigned(parts, publicKey), false);
   const other = generateKeyPairSync('rsa', { modulusLength: 2048 });
