@@ -67,10 +67,11 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
 function namingFlag(error: unknown, { flags }: Command, values: Readonly<Record<string, unknown>>): unknown {
   const path = failedPath(error);
   if (path === undefined || !(error instanceof Error)) return error;
-  const names = (value: unknown): boolean => typeof value === 'string' && value !== '' && resolve(value) === path;
+  const isFailedPath = (value: unknown): boolean =>
+    typeof value === 'string' && value !== '' && resolve(value) === path;
   for (const [key, { name }] of Object.entries(flags)) {
     const value = values[key];
-    if ((Array.isArray(value) ? value.some(names) : names(value)) && !error.message.includes(`--${name}`))
+    if ((Array.isArray(value) ? value.some(isFailedPath) : isFailedPath(value)) && !error.message.includes(`--${name}`))
       return new CommandError(`--${name}: ${error.message}`, { cause: error });
   }
   return error;

@@ -1,6 +1,6 @@
 /**
- * Notifies systemd that the service is ready and alive (Type=notify, WatchdogSec). Node.js cannot write to such a datagram
- * socket, so it runs `systemd-notify`; without systemd nothing happens.
+ * Notifies systemd that the service is ready and alive (Type=notify, WatchdogSec). Node.js cannot write to its Unix
+ * datagram socket, so it runs `systemd-notify`; without systemd nothing happens.
  */
 import { spawn } from 'node:child_process';
 import { systemClock } from '../api/machinery/clock.ts';

@@ -106,11 +106,10 @@ const GROUP = 'kubernetes.authorization.GroupCheck';
 const RESOURCE = 'kubernetes.authorization.ResourceCheck';
 const PATH = 'kubernetes.authorization.PathCheck';
 
-/** The type of the variables `authorizer` and `authorizer.requestResource`. */
+/** The type of the variable `authorizer`. */
 export const authorizerType = opaque(AUTHORIZER);
-const resourceCheckType = opaque(RESOURCE);
 const group = opaque(GROUP);
-const resource = resourceCheckType;
+const resource = opaque(RESOURCE);
 const path = opaque(PATH);
 const decision = opaque('kubernetes.authorization.Decision');
 

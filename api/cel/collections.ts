@@ -48,6 +48,7 @@ function withCost(
     return run(items, other);
   };
 }
+
 function unique(items: Items): unknown[] {
   const found: unknown[] = [];
   for (const item of items) if (!includes(found, item)) found.push(item);

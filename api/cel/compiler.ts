@@ -343,7 +343,7 @@ export class Compiler implements ExpressionCompiler {
   }
 }
 
-/** The most parts that the name of a type has. */
+/** The maximum number of parts of the name of a type. */
 const MAX_PARTS = 3;
 
 /** The members of library values. */

@@ -149,7 +149,7 @@ const spans: FunctionRow[] = (
     ['getHours', 3600n * SECOND],
     ['getMinutes', 60n * SECOND],
     ['getSeconds', SECOND],
-    ['getMilliseconds', 1_000_000n],
+    ['getMilliseconds', MILLISECOND],
   ] as const
 ).map(([name, unit]) => method(name, [duration], int, ({ ns }: Duration) => ns / unit));
 

@@ -79,7 +79,7 @@ export function showType(type: CelType): string {
   }
 }
 
-/** The type of the elements of what is empty, which is equivalent to every type. */
+/** The type of the elements of an empty list or map, which is equivalent to every type. */
 export const unbound: CelType = { kind: 'param', name: 'dyn' };
 
 type Bindings = Map<string, CelType>;

@@ -47,7 +47,7 @@ export function tokenFileCredentials(path: string, clock: Clock): ClientCredenti
 }
 
 /**
- * Reads a certificate from files. The files are checked at most once a second, and read if their times have changed. While they
+ * Reads a certificate from files. The files are checked at most once a second, and read if they have changed. While they
  * are being replaced, one may be missing or not match the other; the previous pair is used until both are complete. `current`
  * rejects as long as no pair could be read.
  */

@@ -12,6 +12,8 @@ import { eventsV1 } from './resources.ts';
 const SERIES_ENDS_AFTER_MS = 360_000;
 /** The API's limit for `note`. */
 const MAX_NOTE_BYTES = 1024;
+/** The end of a note that was cut, as in kube-scheduler. */
+const CUT_MARK = ' ...';
 
 interface Series {
   readonly name: string;
@@ -86,8 +88,7 @@ export class EventSeriesRecorder implements EventRecorder {
 
 function shorten(message: string): string {
   if (Buffer.byteLength(message) <= MAX_NOTE_BYTES) return message;
-  return `${Buffer.from(message)
-    .subarray(0, MAX_NOTE_BYTES - 6)
-    .toString('utf8')
-    .replace(/�+$/, '')}…`;
+  const kept = Buffer.from(message).subarray(0, MAX_NOTE_BYTES - CUT_MARK.length);
+  // A character that was cut in the middle is dropped.
+  return kept.toString('utf8').replace(/�+$/, '') + CUT_MARK;
 }

@@ -22,7 +22,7 @@ const TWO_63 = 2 ** 63;
 /** The maximum number of messages within each other. */
 const MAX_DEPTH = 500;
 /** The maximum number of reads for one value. A map member takes three: its message, its key and its value. */
-const READS_A_VALUE = 3;
+const READS_PER_VALUE = 3;
 
 /** Writes one message at a time: call `reset`, write the last field first, and call `take`. */
 export class ProtobufWriter {
@@ -177,7 +177,7 @@ export class ProtobufReader {
   /** `maxValues` limits the number of values of a message from a client. */
   constructor(bytes: Uint8Array, maxValues = Infinity) {
     this.#maxValues = maxValues;
-    this.#left = READS_A_VALUE * maxValues;
+    this.#left = READS_PER_VALUE * maxValues;
     this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#at = 0;
     this.#end = bytes.byteLength;

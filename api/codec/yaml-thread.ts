@@ -90,7 +90,7 @@ class YamlThread implements YamlParser {
   #next(): void {
     if (this.#current !== undefined) return;
     const next = this.#waiting.shift();
-    if (next === undefined) return this.#rest();
+    if (next === undefined) return this.#stopWhenIdle();
     if (next.signal?.aborted === true) {
       next.reject(next.signal.reason);
       return this.#next();
@@ -104,12 +104,12 @@ class YamlThread implements YamlParser {
     const text = new Uint8Array(next.job.text);
     this.#worker.postMessage({ ...next.job, text }, [text.buffer]);
     this.#timer = this.#clock.after(LIMIT_MS, () =>
-      this.#lose(new YamlSyntaxError(`yaml: the document takes more than ${LIMIT_MS / 1000} seconds to parse`)),
+      this.#failCurrent(new YamlSyntaxError(`yaml: the document takes more than ${LIMIT_MS / 1000} seconds to parse`)),
     );
   }
 
   /** Stops the thread once it was idle for a while. */
-  #rest(): void {
+  #stopWhenIdle(): void {
     this.#timer?.cancel();
     this.#worker?.unref();
     this.#timer = this.#clock.after(IDLE_MS, () => this.#stop());
@@ -127,13 +127,13 @@ class YamlThread implements YamlParser {
     worker.on('error', (error: NodeJS.ErrnoException) => {
       if (worker !== this.#worker) return;
       const isLarge = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
-      this.#lose(isLarge ? new YamlSyntaxError('yaml: the document takes too much memory to parse') : error);
+      this.#failCurrent(isLarge ? new YamlSyntaxError('yaml: the document takes too much memory to parse') : error);
     });
     return worker;
   }
 
   /** Fails the current text. The next one gets another thread. */
-  #lose(error: unknown): void {
+  #failCurrent(error: unknown): void {
     this.#stop();
     this.#settle((current) => current.reject(error));
   }

@@ -90,9 +90,9 @@ export class ConnectionLimit {
     if (own.size === 0) this.#byClient.delete(client);
   }
 
-  #shed(arriving: string, its: ClientConnections): void {
+  #shed(arriving: string, arrived: ClientConnections): void {
     // Among clients with equally many connections, the arriving one loses one, so that no other client loses one to it.
-    let largest: readonly [string, ClientConnections] = [arriving, its];
+    let largest: readonly [string, ClientConnections] = [arriving, arrived];
     for (const entry of this.#byClient) if (entry[1].size > largest[1].size) largest = entry;
     const [client, own] = largest;
     const [oldest] = own.unproven;

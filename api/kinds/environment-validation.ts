@@ -179,12 +179,12 @@ const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
   'spec.host',
 ]);
 
-const ONE_BYTE = ['1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei'];
+const BYTE_UNITS = ['1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei'];
 const DIVISORS: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     cpu: ['1m', '1'],
-    memory: ONE_BYTE,
-    'ephemeral-storage': ONE_BYTE,
+    memory: BYTE_UNITS,
+    'ephemeral-storage': BYTE_UNITS,
   }),
 );
 const ZERO = '0';
@@ -204,7 +204,7 @@ export function resourceFieldErrors(
     errors.push(unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES));
   if (isBlank(divisor) || divisor === ZERO || !(huge || CONTAINER_RESOURCES.includes(resource))) return errors;
   const name = resource.slice(resource.indexOf('.') + 1);
-  const allowed = huge ? ONE_BYTE : (DIVISORS.get(name) ?? []);
+  const allowed = huge ? BYTE_UNITS : (DIVISORS.get(name) ?? []);
   if (allowed.includes(divisor)) return errors;
   const text =
     name === 'cpu'

@@ -120,7 +120,7 @@ interface MountNames {
 const NO_NAMES: MountNames = { names: new Set(), paths: new Set() };
 
 /** Returns the names, and the paths without those of entries whose name a later entry has too. */
-function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
+function namesAndPathsOf(items: readonly (readonly [name: string, path: string])[]): MountNames {
   if (items.length === 0) return NO_NAMES;
   const byName = new Map(items);
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };
@@ -128,10 +128,10 @@ function named(items: readonly (readonly [name: string, path: string])[]): Mount
 
 /** Returns the names and paths of a container's devices. */
 export function devicePathsOf({ volumeDevices = [] }: Container | EphemeralContainer): MountNames {
-  return named(volumeDevices.map(({ name = '', devicePath = '' }) => [name, devicePath] as const));
+  return namesAndPathsOf(volumeDevices.map(({ name = '', devicePath = '' }) => [name, devicePath] as const));
 }
 
 /** Returns the names and paths of a container's mounts. */
 export function mountPathsOf({ volumeMounts = [] }: Container | EphemeralContainer): MountNames {
-  return named(volumeMounts.map(({ name = '', mountPath = '' }) => [name, mountPath] as const));
+  return namesAndPathsOf(volumeMounts.map(({ name = '', mountPath = '' }) => [name, mountPath] as const));
 }

@@ -145,7 +145,7 @@ export function containersOf(spec: PodSpec, path: string): (readonly [AnyContain
   return found;
 }
 
-/** Validates an update. Annotations that the kubelet has already read are immutable. */
+/** Validates an update. The annotations of AppArmor profiles and of mirror pods are immutable. */
 export function podAnnotationUpdateErrors(
   annotations: Readonly<Record<string, string>> = {},
   old: Readonly<Record<string, string>> = {},

@@ -8,7 +8,7 @@ export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 const COMPUTE = ['cpu', 'memory'] as const;
 
 /** Returns the amounts of CPU and memory that are above zero, in billionths. */
-function compute(list: unknown): Map<string, bigint> {
+function computeAmounts(list: unknown): Map<string, bigint> {
   const found = new Map<string, bigint>();
   for (const name of COMPUTE) {
     const value = ((list ?? {}) as Quantities)[name];
@@ -32,8 +32,8 @@ export function qosClassOf(spec: PodSpec): QosClass {
   const limits = new Map<string, bigint>();
   let guaranteed = true;
   for (const part of parts) {
-    for (const [name, value] of compute(part?.requests)) requests.set(name, (requests.get(name) ?? 0n) + value);
-    const own = compute(part?.limits);
+    for (const [name, value] of computeAmounts(part?.requests)) requests.set(name, (requests.get(name) ?? 0n) + value);
+    const own = computeAmounts(part?.limits);
     for (const [name, value] of own) limits.set(name, (limits.get(name) ?? 0n) + value);
     if (own.size < COMPUTE.length) guaranteed = false;
   }

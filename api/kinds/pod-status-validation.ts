@@ -41,14 +41,15 @@ export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
 function claimStatusErrors(pod: Pod): FieldError[] {
   const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
   const seen = new Set<string>();
-  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: made }, index) => {
+  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: claimName }, index) => {
     const at = `status.resourceClaimStatuses[${index}]`;
     const errors: FieldError[] = [];
     if (!known.has(name))
       errors.push(invalid(`${at}.name`, name, 'must match the name of an entry in `spec.resourceClaims`'));
     if (seen.has(name)) errors.push(duplicate(`${at}.name`, name));
     seen.add(name);
-    if (made !== undefined) errors.push(...invalidFor(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+    if (claimName !== undefined)
+      errors.push(...invalidFor(`${at}.resourceClaimName`, claimName, dnsSubdomainErrors(claimName)));
     return errors;
   });
 }
@@ -58,7 +59,7 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
   const claim = status?.extendedResourceClaimStatus;
   if (claim === undefined) return [];
   const at = 'status.extendedResourceClaimStatus';
-  const { requestMappings: mappings = [], resourceClaimName: made = '' } = claim;
+  const { requestMappings: mappings = [], resourceClaimName: claimName = '' } = claim;
   const errors: FieldError[] = [];
   if (mappings.length === 0) errors.push(required(`${at}.requestMappings`, 'at least one request mapping is required'));
   const containers = new Map(initAndMainContainers(spec).map((one) => [one.name, one]));
@@ -79,8 +80,8 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
       );
     seen.add(key);
   }
-  if (made === '') errors.push(required(`${at}.resourceClaimName`));
-  else errors.push(...invalidFor(`${at}.resourceClaimName`, made, dnsSubdomainErrors(made)));
+  if (claimName === '') errors.push(required(`${at}.resourceClaimName`));
+  else errors.push(...invalidFor(`${at}.resourceClaimName`, claimName, dnsSubdomainErrors(claimName)));
   return errors;
 }
 

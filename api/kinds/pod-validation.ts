@@ -288,13 +288,8 @@ function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   if (searches.length > MAX_SEARCHES)
     errors.push(invalid(`${path}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`));
   if (searches.join(' ').length > MAX_SEARCH_CHARACTERS) {
-    errors.push(
-      invalid(
-        `${path}.searches`,
-        searches,
-        'must not have more than 2048 characters (including spaces) in the search list',
-      ),
-    );
+    const text = `must not have more than ${MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list`;
+    errors.push(invalid(`${path}.searches`, searches, text));
   }
   for (const [index, search] of searches.entries()) {
     if (search === '.') continue;

@@ -194,8 +194,8 @@ function environmentWarnings(container: AnyContainer, at: string): string[] {
   const texts: string[] = [];
   for (const [index, { name = '', value = '', valueFrom }] of (container.env ?? []).entries()) {
     const own = `$(${name})`;
-    const extends_ = valueFrom === undefined && value !== own && value.includes(own);
-    if (seen.has(name) && !extends_) {
+    const isExtension = valueFrom === undefined && value !== own && value.includes(own);
+    if (seen.has(name) && !isExtension) {
       const text = `hides previous definition of ${quoteText(name)}, which may be dropped when using apply`;
       texts.push(`${at}.env[${index}]: ${text}`);
     }

@@ -24,7 +24,7 @@ function httpGetErrors(action: HttpGet, path: string): FieldError[] {
 function handlerErrors(handler: Handler, path: string, graceSeconds: number | undefined): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;
-  const one = (name: string, check: () => FieldError[]): void => {
+  const checkAction = (name: string, check: () => FieldError[]): void => {
     if (count > 0) errors.push(forbidden(`${path}.${name}`, 'may not specify more than 1 handler type'));
     else {
       count++;
@@ -33,11 +33,11 @@ function handlerErrors(handler: Handler, path: string, graceSeconds: number | un
   };
   const { exec, httpGet, tcpSocket, grpc, sleep } = handler;
   if (exec !== undefined)
-    one('exec', () => ((exec.command ?? []).length === 0 ? [required(`${path}.exec.command`)] : []));
-  if (httpGet !== undefined) one('httpGet', () => httpGetErrors(httpGet, `${path}.httpGet`));
-  if (tcpSocket !== undefined) one('tcpSocket', () => portReference(`${path}.tcpSocket.port`, tcpSocket.port));
-  if (grpc !== undefined) one('grpc', () => inRange(`${path}.grpc.port`, grpc.port, 1, 65535));
-  if (sleep !== undefined) one('sleep', () => sleepErrors(sleep.seconds ?? 0, `${path}.sleep`, graceSeconds));
+    checkAction('exec', () => ((exec.command ?? []).length === 0 ? [required(`${path}.exec.command`)] : []));
+  if (httpGet !== undefined) checkAction('httpGet', () => httpGetErrors(httpGet, `${path}.httpGet`));
+  if (tcpSocket !== undefined) checkAction('tcpSocket', () => portReference(`${path}.tcpSocket.port`, tcpSocket.port));
+  if (grpc !== undefined) checkAction('grpc', () => inRange(`${path}.grpc.port`, grpc.port, 1, 65535));
+  if (sleep !== undefined) checkAction('sleep', () => sleepErrors(sleep.seconds ?? 0, `${path}.sleep`, graceSeconds));
   if (count === 0) errors.push(required(path, 'must specify a handler type'));
   return errors;
 }

@@ -3,14 +3,7 @@ import { quoteText } from '../meta/quote.ts';
 import { duplicate, FieldError, forbidden, invalid, notFound, required } from '../meta/field-error.ts';
 import { dnsLabelErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { ownMember } from '../meta/own-member.ts';
-import {
-  compareQuantities,
-  parseQuantity,
-  QuantityError,
-  wholeUnits,
-  type Quantity,
-  isWhole,
-} from '../meta/quantity.ts';
+import { compareQuantities, parseQuantity, QuantityError, wholeUnits, isWhole } from '../meta/quantity.ts';
 import type { Quantities, ResourceRequirements } from './pod-types.ts';
 import { invalidFor, isBlank } from './validation-rules.ts';
 
@@ -176,20 +169,19 @@ function requestErrors(field: string, name: string, value: string, limits: Quant
   const limit = ownMember(limits, name);
   if (limit === undefined) {
     if (isOvercommitAllowed(name)) return [];
-    const limitsField = base(field).replace(/requests$/, 'limits');
+    const limitsField = listPathOf(field).replace(/requests$/, 'limits');
     return [required(limitsField, 'Limit must be set for non overcommitable resources')];
   }
-  const order = compareQuantities(quantity(value), quantity(limit));
+  const order = compareQuantities(parseQuantity(value), parseQuantity(limit));
   if (order !== 0 && !isOvercommitAllowed(name))
-    return [invalid(base(field), value, `must be equal to ${name} limit of ${limit}`)];
+    return [invalid(listPathOf(field), value, `must be equal to ${name} limit of ${limit}`)];
   if (order > 0 && isOvercommitAllowed(name))
-    return [invalid(base(field), value, `must be less than or equal to ${name} limit of ${limit}`)];
+    return [invalid(listPathOf(field), value, `must be less than or equal to ${name} limit of ${limit}`)];
   return [];
 }
 
-const quantity = (text: string): Quantity => parseQuantity(text);
 /** Returns the path of the list without the resource, which is that of errors that compare a request with its limit. */
-const base = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
+const listPathOf = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
 
 function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): FieldError[] {
   const errors: FieldError[] = [];

@@ -127,16 +127,8 @@ type PodTerm = NonNullable<
 
 function podTermErrors(term: PodTerm, at: string): FieldError[] {
   const errors: FieldError[] = [];
-  errors.push(
-    ...validateLabelSelector(term.labelSelector as never, `${at}.labelSelector`, {
-      allowInvalidValues: false,
-    } as never),
-  );
-  errors.push(
-    ...validateLabelSelector(term.namespaceSelector as never, `${at}.namespaceSelector`, {
-      allowInvalidValues: false,
-    } as never),
-  );
+  errors.push(...validateLabelSelector(term.labelSelector as never, `${at}.labelSelector`));
+  errors.push(...validateLabelSelector(term.namespaceSelector as never, `${at}.namespaceSelector`));
   for (const name of term.namespaces ?? []) errors.push(...invalidFor(`${at}.namespace`, name, dnsLabelErrors(name)));
   errors.push(...labelKeyErrors(term, at));
   if (isBlank(term.topologyKey)) errors.push(required(`${at}.topologyKey`, 'can not be empty'));
@@ -273,11 +265,7 @@ export function spreadErrors(spec: PodSpec, path: string): FieldError[] {
         errors.push(unsupportedValue(`${at}.${name}`, policy, INCLUSION));
     }
     errors.push(...spreadKeyErrors(constraint, at));
-    errors.push(
-      ...validateLabelSelector(constraint.labelSelector as never, `${at}.labelSelector`, {
-        allowInvalidValues: false,
-      } as never),
-    );
+    errors.push(...validateLabelSelector(constraint.labelSelector as never, `${at}.labelSelector`));
   }
   return errors;
 }

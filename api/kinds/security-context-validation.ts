@@ -39,6 +39,9 @@ function seccompErrors(profile: SecurityContext['seccompProfile'], path: string)
   return errors;
 }
 
+/** The longest path of Linux, without its final zero. */
+const MAX_PROFILE_LENGTH = 4095;
+
 function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: string): FieldError[] {
   if (profile === undefined) return [];
   const { type = '', localhostProfile } = profile;
@@ -50,7 +53,8 @@ function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: strin
     else if (localhostProfile.trim() !== localhostProfile)
       errors.push(invalid(field, localhostProfile, 'must not be padded with whitespace'));
     else if (localhostProfile === '') errors.push(required(field, 'must be set when AppArmor type is Localhost'));
-    if (localhostProfile !== undefined && localhostProfile.length > 4095) errors.push(tooLong(field, 4095));
+    if (localhostProfile !== undefined && localhostProfile.length > MAX_PROFILE_LENGTH)
+      errors.push(tooLong(field, MAX_PROFILE_LENGTH));
   } else if (type === 'RuntimeDefault' || type === 'Unconfined') {
     if (localhostProfile !== undefined)
       errors.push(invalid(field, localhostProfile, 'can only be set when AppArmor type is Localhost'));

@@ -51,7 +51,7 @@ export function checkVolumes(
   const errors: FieldError[] = [];
   const kinds = new Map<string, string>();
   const volumes = spec.volumes ?? [];
-  const made = new Set(
+  const createdClaims = new Set(
     podName === '' ? [] : volumes.flatMap(({ name = '', ephemeral }) => (ephemeral ? [`${podName}-${name}`] : [])),
   );
   for (const [index, volume] of volumes.entries()) {
@@ -64,7 +64,7 @@ export function checkVolumes(
     if (own.length === 0) kinds.set(name, Object.keys(volume).find((key) => key !== 'name') ?? '');
     errors.push(...own);
     const claimName = volume.persistentVolumeClaim?.claimName;
-    if (claimName !== undefined && made.has(claimName)) {
+    if (claimName !== undefined && createdClaims.has(claimName)) {
       const text = 'must not reference a PVC that gets created for an ephemeral volume';
       errors.push(invalid(`${at}.persistentVolumeClaim.claimName`, claimName, text));
     }
@@ -315,11 +315,13 @@ function tokenErrors(
   return errors;
 }
 
-/** Validates the name of a CSI driver: a domain of at most 63 characters, with upper case allowed. */
+const MAX_DRIVER_LENGTH = 63;
+
+/** Validates the name of a CSI driver: a domain of at most `MAX_DRIVER_LENGTH` characters, which may be capitals. */
 export function driverNameErrors(field: string, name = ''): FieldError[] {
   if (name === '') return [required(field)];
   return [
-    ...(name.length > 63 ? [tooLong(field, 63)] : []),
+    ...(name.length > MAX_DRIVER_LENGTH ? [tooLong(field, MAX_DRIVER_LENGTH)] : []),
     ...invalidFor(field, name, dnsSubdomainErrors(name.toLowerCase())),
   ];
 }

@@ -121,7 +121,7 @@ interface PathNode {
   readonly within: SeenFile[];
 }
 
-/** More warnings about one volume than a response has room for. */
+/** The maximum number of warnings about one volume. A response has no room for more. */
 const MAX_OVERLAPS = 100;
 
 /** Whether all files are at the top of the volume and have different names, as in the volumes of service accounts. */

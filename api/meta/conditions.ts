@@ -1,4 +1,4 @@
-/** Validates conditions of the common type `metav1.Condition`. The validation of kinds that use it calls it. */
+/** Validates conditions of the common type `metav1.Condition`. */
 import { duplicate, invalid, notSupported, required, tooLong, type FieldError } from './field-error.ts';
 import { patternError } from './names.ts';
 import { validateLabelName } from './selector.ts';

@@ -27,7 +27,7 @@ export function compilePattern(source: string): RE2JS {
 
 /**
  * Returns an upper bound for the number of instructions of a pattern without compiling it. It is infinite for a pattern that is
- * too long. Throws a `RE2JSException` for a malformed pattern.
+ * too long. Throws a `RE2JSException` for a character class without an end.
  */
 export function patternSize(source: string): number {
   return source.length > MAX_PROGRAM_SIZE ? Infinity : programSizeOf(source);
@@ -35,7 +35,7 @@ export function patternSize(source: string): number {
 
 /**
  * A cache of entries by pattern, whose instructions are at most `maxInstructions` together. The oldest entries are dropped for
- * a new one. The entries are not counted instead, because a pattern of a few characters may have thousands of instructions.
+ * a new one. A limit of the number of entries would not limit the memory: a few characters may have thousands of instructions.
  */
 export class PatternCache<T> {
   readonly #entries = new Map<string, { readonly entry: T; readonly size: number }>();

@@ -3,7 +3,7 @@
 /** The time by which certificates are backdated, because the clocks of a cluster differ. */
 export const BACKDATE_MS = 5 * 60_000;
 /** A time before which this program did not exist. Any release may set a later one. */
-const PROGRAM_SINCE_MS = Date.UTC(2026, 0, 1);
+export const PROGRAM_SINCE_MS = Date.UTC(2026, 0, 1);
 
 /**
  * Returns the time from which the life of a certificate counts, in milliseconds since the epoch. Hosts without a battery-backed

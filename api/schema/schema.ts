@@ -152,7 +152,7 @@ export interface Schema {
   struct(name: string): StructType | undefined;
   /** Returns the struct of a served kind. */
   kind(group: string, version: string, kind: string): StructType | undefined;
-  /** Returns the description of a type or field. It is loaded on first use, which is slow, so only OpenAPI calls it. */
+  /** Returns the description of a type or field. It is loaded on first use, which is slow. OpenAPI and tables show it. */
   description(structName: string, fieldName?: string): string | undefined;
   structNames(): Iterable<string>;
 }

@@ -59,8 +59,8 @@ async function add(archive: Pack, directory: string, path: string): Promise<void
 }
 
 /**
- * Extracts the archive into an empty directory. Rejects with a one-line error if the archive is damaged or has an entry that is
- * not in the layout. Files that are missing are no error.
+ * Extracts the archive into an empty directory. Rejects with a one-line error if the archive is damaged, exceeds a limit or has
+ * an entry that is not in the layout. Files that are missing are no error.
  */
 export async function readBackupArchive(file: string, directory: string, layout: BackupLayout): Promise<void> {
   if (!(await stat(file)).isFile()) throw new Error('it is not a regular file');
@@ -69,7 +69,7 @@ export async function readBackupArchive(file: string, directory: string, layout:
     const path = parts.join('/');
     count += 1;
     if (count > MAX_ENTRIES) throw new Error(`it has more than ${MAX_ENTRIES} entries`);
-    if (!belongs(parts, layout))
+    if (!isInLayout(parts, layout))
       throw new Error(`it has an entry ${quoteText(path.slice(0, 100))}, which no backup has`);
     if (type === 'link') throw new Error(`its entry ${quoteText(path)} is a link`);
     const target = join(directory, path);
@@ -82,7 +82,7 @@ export async function readBackupArchive(file: string, directory: string, layout:
   }
 }
 
-function belongs(parts: readonly string[], { storage, otherNames }: BackupLayout): boolean {
+function isInLayout(parts: readonly string[], { storage, otherNames }: BackupLayout): boolean {
   const path = parts.join('/');
   return storage === path || storage.startsWith(`${path}/`) || otherNames.includes(parts[0] ?? '');
 }

@@ -29,7 +29,8 @@ interface ArchiveSources {
 }
 
 /**
- * Writes the archive to a new file: the copy of the storage under its name, and then the other files from their directories.
+ * Writes the archive to a new file: the metadata, the copy of the storage, and those of `BACKED_UP` that the data directory
+ * has.
  */
 export async function writeArchive(file: string, { directory, storage, scratch }: ArchiveSources): Promise<void> {
   const stage = await mkdtemp(join(scratch, 'stage-'));

@@ -52,8 +52,8 @@ export const backupOptions = (flags: {
 });
 
 /**
- * Returns the flags of `orchlet backup` that name the etcd. There are none for an etcd that the control plane runs itself,
- * which the command finds.
+ * Returns the flags of `orchlet backup` for objects in etcd. They name no servers of an etcd that the control plane runs
+ * itself, because the command finds those.
  */
 function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof backupOptions>[0]): readonly string[] {
   if (etcdServers.length === 0 && etcd !== 'embedded') return [];

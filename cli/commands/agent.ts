@@ -5,7 +5,7 @@ import { effectiveOptions, preferFileWarnings } from '../../agent/options/config
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { createLogger } from '../../api/component/logging.ts';
-import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
@@ -41,8 +41,6 @@ export const agent: Command = {
     });
     logLastResortTo(logger);
     const shutdown = onShutdown();
-    // Without an API server, the agent has no connections to renew.
-    const alive = keepAlive();
     let running: Agent;
     try {
       running = await inOneLine(() =>
@@ -50,7 +48,6 @@ export const agent: Command = {
       );
     } catch (error) {
       // The shutdown was requested while the agent waited for its lock or its certificate.
-      alive.cancel();
       if (shutdown.signal.aborted) return (await shutdown.asked) === 'SIGINT' ? 130 : 143;
       throw error;
     }
@@ -65,7 +62,6 @@ export const agent: Command = {
       return 0;
     } finally {
       await running.close();
-      alive.cancel();
     }
   },
 };

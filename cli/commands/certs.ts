@@ -82,6 +82,7 @@ export const certsRotate: Command = {
 
 async function rotate(dataDirectory: string, io: CommandIo): Promise<void> {
   const directory = join(dataDirectory, 'pki');
+  // Throws if the host has no control plane.
   await validityOf(dataDirectory, io.clock.now());
   const pid = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
   for (const name of LEAVES) await rm(join(directory, `${name}.crt`), { force: true });
@@ -144,6 +145,7 @@ export const certsRotateCa: Command = {
     const directory = join(dataDirectory, 'pki');
     const nowMs = io.clock.now();
     await withRightsOfOwner(dataDirectory, io, async () => {
+      // Throws if the host has no control plane.
       await validityOf(dataDirectory, nowMs);
       if (stage === 'prepare') await prepareAuthority(directory, nowMs);
       else if (stage === 'switch') await switchAuthority(directory, nowMs);

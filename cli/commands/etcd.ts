@@ -92,7 +92,7 @@ export const etcdRemove: Command = {
     const etcd = await requireOwnEtcd(String(parsed.values['dataDir']), io);
     const leaving = findMember(etcd.members, text);
     if (leaving === undefined)
-      throw new CommandError(`there is no one member ${quoteText(text)}: see 'orchlet etcd members'`);
+      throw new CommandError(`no member, or more than one, is called ${quoteText(text)}: see 'orchlet etcd members'`);
     const shown = leaving.name === '' ? leaving.peerUrls.join() : leaving.name;
     const problem = removalProblem(await healthOf(etcd.members, etcd.tls), leaving.id);
     if (problem !== undefined) throw new CommandError(`${shown} is not removed: ${problem}`);

@@ -196,8 +196,8 @@ function textsOf(configMap: unknown): ReadonlyMap<string, string> {
 }
 
 /**
- * Tries one server after the other. Throws at the first server with a wrong `cluster-info`. A server that does not answer is
- * skipped, and throws if it is the last one.
+ * Tries one server after the other, and skips those that do not answer. Rejects with the error of the first server with a wrong
+ * `cluster-info`, or of the last server if none answers.
  */
 async function discoverFirst(
   urls: readonly string[],
@@ -266,7 +266,10 @@ interface JoinValues extends JoinSecrets {
   readonly start: boolean;
 }
 
-/** Returns the token and the certificate key, of the flags or of the file. */
+/**
+ * Returns the token and the certificate key of the flags or of the file. Warns if the certificate key is in the flags. Throws a
+ * `UsageError` if flags and file have one.
+ */
 async function secretsOf({ token, tokenFile, certificateKey }: JoinValues, io: CommandIo): Promise<JoinSecrets> {
   if (certificateKey !== '')
     io.stderr.write(
@@ -385,8 +388,9 @@ export const join: Command = {
 
 function startService(): boolean {
   if (!existsSync('/run/systemd/system')) return false;
-  const known = spawnSync('systemctl', ['cat', UNIT], { stdio: 'ignore' }).status === 0;
-  if (!known) throw new CommandError(`${UNIT} is not installed: run 'scripts/install --agent' of a checkout first`);
+  const isInstalled = spawnSync('systemctl', ['cat', UNIT], { stdio: 'ignore' }).status === 0;
+  if (!isInstalled)
+    throw new CommandError(`${UNIT} is not installed: run 'scripts/install --agent' of a checkout first`);
   const done = spawnSync('systemctl', ['enable', '--now', UNIT], { encoding: 'utf8' });
   if (done.status !== 0)
     throw new CommandError(`${UNIT} did not start: ${done.stderr.trim()}; see 'journalctl -u ${UNIT}'`);

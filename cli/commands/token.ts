@@ -131,7 +131,8 @@ const PLAIN_URL = /^https:\/\/[A-Za-z0-9.:[\]-]+$/;
 
 /**
  * Returns the address at which other hosts reach the API, from `cluster-info`; the kubeconfig may name loopback. Returns
- * `otherwise` for a text that is no plain URL, because whoever may edit ConfigMaps of kube-public can write any text there.
+ * `otherwise` if there is none, and for a text that is no plain URL, because whoever may edit ConfigMaps of kube-public can
+ * write any text there.
  */
 async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
   const info = await client.get(configMaps, PUBLIC_NAMESPACE, CLUSTER_INFO).catch((error: unknown) => {

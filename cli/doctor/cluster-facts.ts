@@ -45,10 +45,10 @@ export async function withClusterOfHost<T>(
 export async function readClusterFacts({ client, server }: Cluster, rootDirectory: string): Promise<ClusterFacts> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const ownName = (await readHostRecord(rootDirectory))?.nodeName ?? nodeNameOf({ hostnameOverride: '' });
-  const kubernetes = (await tolerate(client.get(services, 'default', 'kubernetes', { signal }), isMissing)) as
+  const kubernetes = (await tolerate(client.get(services, 'default', 'kubernetes', { signal }), isUnreadable)) as
     | Service
     | undefined;
-  const dns = (await tolerate(client.get(services, SYSTEM_NAMESPACE, 'kube-dns', { signal }), isMissing)) as
+  const dns = (await tolerate(client.get(services, SYSTEM_NAMESPACE, 'kube-dns', { signal }), isUnreadable)) as
     | Service
     | undefined;
   const nodeList = await tolerate(client.list(nodes, { limit: MAX_OBJECTS, signal }), isForbidden);
@@ -69,7 +69,7 @@ export async function readClusterFacts({ client, server }: Cluster, rootDirector
   };
 }
 
-const isMissing = (error: unknown): boolean => isNotFound(error) || isForbidden(error);
+const isUnreadable = (error: unknown): boolean => isNotFound(error) || isForbidden(error);
 
 interface PodAddress {
   readonly node: string;

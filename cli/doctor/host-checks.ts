@@ -10,6 +10,7 @@ import { dirname } from 'node:path';
 import { trialScript } from '../../agent/network/podaddresses/address-rules.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { quoteText } from '../../api/meta/quote.ts';
+import { PROGRAM_SINCE_MS } from '../../api/pki/validity.ts';
 
 /** `fail` makes `orchlet doctor` exit with 1. */
 export type Verdict = 'ok' | 'warn' | 'fail';
@@ -42,7 +43,7 @@ export interface Host {
 
 const TRIAL_MS = 10_000;
 
-/** Returns the host of this process. Files that do not exist are read as ''. */
+/** Returns the host of this process. */
 export function localHost(clock: Clock): Host {
   return {
     isRoot: process.getuid?.() === 0,
@@ -154,12 +155,16 @@ function checkSwap({ read }: Host): Finding {
     : { name: 'swap', verdict: 'ok', text: 'off' };
 }
 
+/** The free space from which on the disk is no concern: images of containers have some gigabytes and thousands of files. */
+const AMPLE_GIB = 5;
+const AMPLE_INODES = 50_000;
+
 function checkDisk({ exists, space }: Host, directory: string): Finding {
   let place = directory;
   while (!exists(place) && place !== '/') place = dirname(place);
   const { freeBytes, freeInodes } = space(place);
   const freeGib = freeBytes / 2 ** 30;
-  if (freeGib >= 5 && freeInodes > 50_000)
+  if (freeGib >= AMPLE_GIB && freeInodes > AMPLE_INODES)
     return { name: 'disk', verdict: 'ok', text: `${freeGib.toFixed(0)} GiB free at ${place}` };
   return {
     name: 'disk',
@@ -170,7 +175,7 @@ function checkDisk({ exists, space }: Host, directory: string): Finding {
 }
 
 function checkTime({ clock }: Host): Finding {
-  if (clock.now() < Date.parse('2026-01-01T00:00:00Z'))
+  if (clock.now() < PROGRAM_SINCE_MS)
     return {
       name: 'clock',
       verdict: 'fail',

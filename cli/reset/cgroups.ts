@@ -9,7 +9,7 @@ import type { ResetStep, ResetTarget } from './target.ts';
 
 const MOUNT_POINT = '/sys/fs/cgroup';
 
-/** Finds nothing if no agent has recorded its cgroups. */
+/** Finds nothing if no agent seems to have used the root directory. */
 export const cgroups: ResetStep = {
   name: 'cgroups',
   async find({ isKnown, record: { cgroupDriver, cgroupRoot } }: ResetTarget) {

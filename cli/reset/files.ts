@@ -39,7 +39,7 @@ export const logs: ResetStep = {
   },
 };
 
-/** The configuration of the login manager. */
+/** The configuration of the login manager, and the record of the agent's directory. */
 export const hostFiles: ResetStep = {
   name: 'files',
   async find() {

@@ -1,4 +1,4 @@
-/** The first step of a reset: the pods terminate by priority, then the processes stop, and units do not start them again. */
+/** The first steps of a reset: the pods terminate by priority, then the processes stop, and units do not start them again. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
@@ -10,7 +10,10 @@ import { endPods, endProcess } from '../stop-processes.ts';
 import { UNITS } from '../systemd-units.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
-/** Finds processes by their files, and units of systemd that would start them again. */
+/** How long a killed process may take to disappear. */
+const KILLED_WITHIN_MS = 5_000;
+
+/** The running pods, and the agent and the control plane, of which one that does not stop in time is killed. */
 export const processes: ResetStep = {
   name: 'processes',
   async find({ rootDirectory, dataDirectory, timeoutMs, clock }: ResetTarget) {
@@ -32,7 +35,8 @@ export const processes: ResetStep = {
             if (!(await isOrchlet(pid))) return;
             // The process hangs, so it is killed.
             process.kill(pid, 'SIGKILL');
-            for (let turn = 0; turn < 50 && (await isOrchlet(pid)); turn++) await clock.sleep(100);
+            const deadline = clock.monotonic() + KILLED_WITHIN_MS;
+            while ((await isOrchlet(pid)) && clock.monotonic() < deadline) await clock.sleep(100);
             if (await isOrchlet(pid)) throw error;
           }
         },

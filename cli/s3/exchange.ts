@@ -70,7 +70,7 @@ export class S3Exchange {
 
   /** Sends a request with a short response. Rejects with a one-line `CommandError`. */
   ask(asked: S3Request): Promise<S3Answer> {
-    return this.#tried(asked, async (response) => ({
+    return this.#withRetries(asked, async (response) => ({
       headers: response.headers,
       text: await this.#shortBody(response),
     }));
@@ -82,10 +82,10 @@ export class S3Exchange {
    * `CommandError`.
    */
   async request<T>(asked: S3Request, read: (body: AsyncIterable<Buffer>) => Promise<T>): Promise<T> {
-    return this.#tried(asked, (response) => read(this.#bodyOf(response)));
+    return this.#withRetries(asked, (response) => read(this.#bodyOf(response)));
   }
 
-  async #tried<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
+  async #withRetries<T>(asked: S3Request, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt += 1) {
       const delayMs = this.#times.retryDelaysMs[attempt];
       try {

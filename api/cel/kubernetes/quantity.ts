@@ -72,7 +72,8 @@ function wholeOf({ value, isWhole }: Quantity): bigint | undefined {
   return BigInt.asIntN(64, whole) === whole ? whole : undefined;
 }
 
-const both = (a: Quantity, b: Quantity, value: QuantityValue): Quantity => new Quantity(value, a.isWhole && b.isWhole);
+const combined = (a: Quantity, b: Quantity, value: QuantityValue): Quantity =>
+  new Quantity(value, a.isWhole && b.isWhole);
 
 const order = (holds: (difference: number) => boolean) => (a: Quantity, b: Quantity) =>
   holds(compareQuantities(a.value, b.value));
@@ -112,7 +113,7 @@ export const quantities: readonly FunctionRow[] = [
     return whole;
   }),
   method('add', [quantity, quantity], quantity, (a: Quantity, b: Quantity) =>
-    both(a, b, addQuantities(a.value, b.value)),
+    combined(a, b, addQuantities(a.value, b.value)),
   ),
   method(
     'add',
@@ -121,7 +122,7 @@ export const quantities: readonly FunctionRow[] = [
     (a: Quantity, b: bigint) => new Quantity(addQuantities(a.value, newQuantity(b)), a.isWhole),
   ),
   method('sub', [quantity, quantity], quantity, (a: Quantity, b: Quantity) =>
-    both(a, b, subtractQuantities(a.value, b.value)),
+    combined(a, b, subtractQuantities(a.value, b.value)),
   ),
   method(
     'sub',

@@ -25,7 +25,7 @@ interface Sets {
   readonly modified: FieldSetBuilder;
 }
 
-/** Returns which paths differ between two values. Throws `PathElementError` for lists whose items have no distinct keys. */
+/** Returns which paths differ between two values. Throws `PathElementError` for lists whose items have no keys. */
 export function compare(type: MergeType, old: JsonValue, next: JsonValue): Comparison {
   const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
   compareInside(type, old, next, sets);

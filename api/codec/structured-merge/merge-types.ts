@@ -160,7 +160,7 @@ export function deduce(value: JsonValue | undefined): MergeType {
   return Array.isArray(value) ? freeList : { kind: 'map', values: deduced };
 }
 
-/** An item of a keyed list or a set has no key, or that of another item. */
+/** The error of an item of a keyed list or a set that has no path element, such as an item without keys. */
 export class PathElementError extends Error {}
 
 /** Returns the element that names an item of a keyed list or a set. Throws `PathElementError`. */

@@ -153,9 +153,9 @@ interface Fit {
 }
 
 const shown = (value: JsonValue): string => `&{${goValue(value)}}`;
-const wholly = (value: JsonValue): string => `&value.valueUnstructured{Value:${goSyntax(value)}}`;
+const inGoSyntax = (value: JsonValue): string => `&value.valueUnstructured{Value:${goSyntax(value)}}`;
 
-const TEXT: Fit = { name: 'string', test: isText, shows: wholly };
+const TEXT: Fit = { name: 'string', test: isText, shows: inGoSyntax };
 const NUMERIC: Fit = { name: 'numeric (int or float)', test: isNumber, shows: goType };
 const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 

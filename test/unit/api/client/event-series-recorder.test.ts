@@ -1,6 +1,6 @@
 /**
  * Tests which events become series: those with the same object, action and reason, until the object changes or six minutes
- * pass.
+ * pass. Tests also how a note that is too long for the API is cut.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -37,4 +37,19 @@ test('an event that is reported again becomes a series, and one of a changed obj
   await clock.advance(361_000);
   await report('2', 'later');
   assert.deepEqual(seen().slice(3), [['later', undefined]]);
+});
+
+test('a note that is too long for the API is cut as in kube-scheduler, between two characters', async () => {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const recorder = new EventSeriesRecorder({ client, clock, logger: silentLogger, component: 'default-scheduler' });
+  const notes = async (message: string): Promise<unknown[]> => {
+    const pod = { apiVersion: 'v1', kind: 'Pod', namespace: 'default', name: 'p', uid: message };
+    recorder.event(pod, 'Warning', 'FailedScheduling', message);
+    await recorder.flush();
+    return client.peekAll(eventsV1).map(({ note }) => note);
+  };
+  assert.deepEqual((await notes('a'.repeat(1024))).at(-1), 'a'.repeat(1024));
+  assert.deepEqual((await notes('b'.repeat(1025))).at(-1), `${'b'.repeat(1020)} ...`);
+  assert.deepEqual((await notes(`${'c'.repeat(1019)}äöü`)).at(-1), `${'c'.repeat(1019)} ...`);
 });
