@@ -70,7 +70,7 @@ export class PodTable {
     return this.active().filter(({ metadata: other }) => other.uid !== uid && !later.has(other.uid));
   }
 
-  /** Returns the uids of desired pods and of pods that have not terminated. Valid until the next `await`. */
+  /** Returns the uids of desired pods and of pods that have a worker, finished or not. Valid until the next `await`. */
   known(): ReadonlySet<string> {
     const { desired, workers } = this.#options;
     return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);

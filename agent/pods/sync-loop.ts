@@ -19,7 +19,7 @@ import type { PodManager } from './workers/pod-manager.ts';
 import type { PodSync } from './workers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';
 
-/** Allocates exclusive resources to a pod after its admission, before its worker starts. */
+/** Allocates exclusive resources to a pod during its admission, before the node's other resources are checked. */
 interface ResourceAdmission {
   /** Returns `undefined` if the pod requests no such resource. */
   admit(pod: Pod): Promise<Refusal | undefined> | undefined;

@@ -3,7 +3,7 @@ import type { ContainerId } from './runtime-identity.ts';
 
 type NamespaceMode = 'pod' | 'container' | 'node' | 'target';
 
-/** The namespaces of a sandbox or container: its own, those of the pod, or those of the node. */
+/** The namespaces of a sandbox or container: its own, those of the pod, of the node, or of the container `targetId`. */
 export interface NamespaceOptions {
   readonly network: 'pod' | 'node';
   readonly pid: NamespaceMode;

@@ -132,7 +132,7 @@ export interface ContainerConfig {
   /** The kind of the container, for metrics. The runtime does not receive it. */
   readonly kind: 'regular' | 'init' | 'ephemeral';
   readonly attempt: number;
-  /** An image id from `images.ensure`, or a reference. */
+  /** The id of an image on the node, or a reference. */
   readonly image: string;
   /** The image as the user specified it. Container statuses show it. */
   readonly userImage: string;
@@ -246,7 +246,7 @@ export interface RuntimeInfo {
 
 /** A condition of the runtime, as CRI's Status has it. */
 export interface RuntimeCondition {
-  /** The type of the condition: `RuntimeReady` or `NetworkReady`. */
+  /** The type of the condition. The agent reads `RuntimeReady` and `NetworkReady`. */
   readonly type: string;
   readonly ready: boolean;
   readonly reason: string;

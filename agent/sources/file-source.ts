@@ -35,7 +35,7 @@ interface FileSourceOptions {
   readonly reader: PodReader;
   /** Gets the ConfigMaps and Secrets of the folder, before the pods are reported. */
   readonly statics: Pick<StaticObjects, 'replace'>;
-  /** Called for an invalid manifest, once for each content. */
+  /** Called for a manifest or path that cannot be used. Not repeated while the fault and its message stay the same. */
   readonly onBadManifest: (file: string, message: string) => void;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Reads static pods from the text of a manifest: decodes, defaults and validates them, adds the node's name to their names, and
- * derives the uid from the content, so that a changed manifest is another pod.
+ * derives the uid from the content if the manifest has none, so that a changed manifest is another pod.
  */
 import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';

@@ -21,7 +21,7 @@ export interface CgroupResources {
 export interface CgroupManager {
   /** Returns the name of a cgroup in the form that the runtime takes. `parts` are the levels below `--cgroup-root`. */
   name(parts: readonly string[]): string;
-  /** Creates the cgroup if it does not exist. */
+  /** Sets the limits of a cgroup. Creates it if it does not exist. */
   set(name: string, resources: CgroupResources): Promise<void>;
   /** Sets the limits of an existing cgroup. Resolves to false if it does not exist. */
   update(name: string, resources: CgroupResources): Promise<boolean>;

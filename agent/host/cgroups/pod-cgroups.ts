@@ -1,6 +1,7 @@
 /**
- * Manages the cgroups of pods: `kubepods`, below it one for each QoS class, below that one for each pod, with the CPU, memory,
- * process and huge page limits of the whole pod. The cgroup manager names and writes them.
+ * Manages the cgroups of pods: `kubepods`, below it `burstable`, `besteffort` and the cgroups of Guaranteed pods, and below
+ * those two the cgroups of the other pods. A pod's cgroup has the CPU, memory, process and huge page limits of the whole pod.
+ * The cgroup manager names and writes them.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../../model/pod.ts';

@@ -96,7 +96,7 @@ export interface NodeStatusSource {
   listeningPorts(): Promise<readonly string[]>;
 }
 
-/** Owns the Node object of this agent. Only it writes the object and its lease. */
+/** Owns the status of this agent's Node object, and its lease. Other parts of the agent set labels and annotations. */
 export class NodeManager implements NodeInfo {
   readonly name: string;
   readonly #options: NodeManagerOptions;
@@ -240,7 +240,7 @@ export class NodeManager implements NodeInfo {
     const read = source.runtimeRead().then(() => this.changed());
     await this.#loop.run(signal, async () => {
       if (!this.#registered) await this.#register(client, source);
-      // Without the runtime, the status of a restarted agent would take the traffic from its pods.
+      // Before the runtime is read, the node would be NotReady, and services would stop sending traffic to its pods.
       if (!isRead) await Promise.race([read, pause(this.#options.clock, FIRST_READING_MS, signal)]);
       isRead = true;
       await this.#updateStatus(client, source);

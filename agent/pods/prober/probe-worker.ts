@@ -36,7 +36,7 @@ export interface ProbeOptions extends ProbeExecution {
   readonly events: PodEventRecorder;
   /** Returns the agent's current status of the pod: container ids, states, addresses. */
   readonly status: (podUid: string) => PodStatus | undefined;
-  /** Returns a number from 0 to 1. */
+  /** Returns a number from 0 to below 1. */
   readonly random: () => number;
   readonly logger: Pick<Logger, 'error'>;
   /** Gets each finished probe, for metrics. */

@@ -20,7 +20,7 @@ export interface PodKiller {
    * and records that as an event. The pod goes on terminating.
    */
   kill(pod: Pod, ending: Ending): Promise<void>;
-  /** Resolves when the pod's volumes and cgroup are removed too, after the time, or when the signal aborts. Never rejects. */
+  /** Resolves when the pod's volumes and cgroup are removed too, after `withinMs`, or when the signal aborts. Never rejects. */
   cleanedUp(pod: Pod, limits: { readonly withinMs: number; readonly signal?: AbortSignal }): Promise<void>;
 }
 

@@ -10,6 +10,8 @@ export interface NodeInfo {
   hostIps(): readonly string[];
   /** Returns the allocatable resources as quantities, as in `status.allocatable`. */
   allocatable(): Readonly<Record<string, string>>;
+  /** Returns the ranges of pod addresses; empty while none are known. */
   podCidrs(): readonly string[];
+  /** Calls the listener for each change of the ranges, and at once if they are known. */
   onPodCidrs(listener: (cidrs: readonly string[]) => void): void;
 }

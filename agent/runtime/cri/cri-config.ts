@@ -6,7 +6,7 @@ import type { ContainerConfig, LinuxResources, Mount, SandboxConfig } from '../r
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from '../runtime-security.ts';
 import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';
 
-/** The host kernel files that a container cannot see or change, unless its spec has `procMount: Unmasked`. */
+/** The host kernel files whose content a container does not see, unless its spec has `procMount: Unmasked`. */
 const MASKED_PATHS: readonly string[] = [
   '/proc/asound',
   '/proc/acpi',
@@ -21,6 +21,7 @@ const MASKED_PATHS: readonly string[] = [
   '/sys/firmware',
   '/sys/devices/virtual/powercap',
 ];
+/** The host kernel files that a container cannot change, unless its spec has `procMount: Unmasked`. */
 const READ_ONLY_PATHS: readonly string[] = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 const int64 = (value: number | undefined): { readonly value: number } | undefined =>

@@ -1,7 +1,7 @@
 /**
- * Translates the statuses of sandboxes and containers of a CRI runtime into the boundary's form. A list contains only
- * ids and states. The full status of a container is requested once for each state and then cached, so that a list of
- * all containers needs one call when nothing has changed.
+ * Translates the statuses of sandboxes and containers of a CRI runtime into the boundary's form. The lists of the runtime lack
+ * parts of a status, such as exit codes and addresses. A status is requested once for each state and then cached, so that a
+ * list of containers that run or have exited needs one call when nothing has changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { statusOrFallback } from '../bounded-wait.ts';
@@ -40,7 +40,7 @@ export class CriStates {
     this.#stopped.add(id);
   }
 
-  /** Drops the cached status. Callers use it after a change that the lists do not show. */
+  /** Drops the cached status. Called after each change that the agent itself makes, since lists may not show it. */
   forget(id: string): void {
     this.#containers.delete(id);
     this.#sandboxes.delete(id);

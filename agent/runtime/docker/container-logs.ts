@@ -45,9 +45,10 @@ export class ContainerLogs {
         logger: this.#logger,
         running: async (container) => {
           try {
-            return (await this.#client.docker.getContainer(container).inspect()).State.Running;
-          } catch (error) {
-            return (error as { statusCode?: number }).statusCode !== 404;
+            return (await this.#inspect(container))?.State.Running ?? false;
+          } catch {
+            // The engine does not answer. The writer tries again.
+            return true;
           }
         },
       },

@@ -11,7 +11,7 @@ import type { ContainerId } from '../runtime-identity.ts';
 import { toRuntimeError, type DockerClient } from './docker-client.ts';
 import { carryStreams, OutputBuffer, readFrames } from './stream-frames.ts';
 
-/** How often, and at which interval, the engine is asked for an exit code after the streams have ended. */
+/** The maximum number of repeated requests for an exit code after the streams have ended, and their interval. */
 const EXIT_POLLS = 50;
 const EXIT_POLL_MS = 20;
 const DEFAULT_OUTPUT_BYTES = 16 * 1024 * 1024;

@@ -110,7 +110,7 @@ export class PodNetwork {
   }
 
   async #createUnlessUsable(): Promise<void> {
-    const { client, logger } = this.#options;
+    const { logger } = this.#options;
     const existing = await this.#find();
     if (existing !== undefined) {
       if (this.#cidrs.length === 0 || this.#cidrs.every((cidr) => existing.subnets.includes(cidr))) return;
@@ -122,7 +122,7 @@ export class PodNetwork {
         return;
       }
       if (this.#cidrs.some((cidr) => overlapsHost(cidr, this.#bridge))) return;
-      await unlessGone(client.docker.getNetwork(existing.id).remove());
+      await this.#remove(existing.id);
     }
     if (this.#options.awaitsCidr && this.#cidrs.length === 0) {
       throw new RuntimeError('unavailable', 'no pod CIDR has been assigned to this node yet');
@@ -145,7 +145,12 @@ export class PodNetwork {
     this.#ready = undefined;
     const existing = await this.#find();
     if (existing === undefined || existing.inUse) return;
-    await unlessGone(this.#options.client.docker.getNetwork(existing.id).remove());
+    await this.#remove(existing.id);
+  }
+
+  async #remove(id: string): Promise<void> {
+    const { client } = this.#options;
+    await unlessGone(client.call('remove network', () => client.docker.getNetwork(id).remove()));
   }
 
   async #create(cidrs: readonly string[]): Promise<void> {

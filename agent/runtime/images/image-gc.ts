@@ -1,5 +1,5 @@
 /**
- * Collects unused images. When the usage of the image filesystem exceeds the high threshold, it removes the least recently used
+ * Collects unused images. When the usage of the image filesystem reaches the high threshold, it removes the least recently used
  * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time, but not
  * before the agent runs for that long. Images in use, the pause image, and preloaded and pinned images are never removed.
  * Conditions and messages are the kubelet's.

@@ -1,6 +1,6 @@
 /**
- * Ensures that a container's image is on the node: pull policies, pull secrets, back-off, one pull of an image at a time, and
- * serial or parallel pulls within the rate limit. Errors have the reason and message that the pod's status shows.
+ * Ensures that a container's image is on the node: pull policies, pull secrets, back-off, and serial or parallel pulls within
+ * the rate limit. Pods without credentials share a pull. Errors have the reason and message that the pod's status shows.
  */
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../model/pod-events.ts';

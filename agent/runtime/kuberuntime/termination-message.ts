@@ -1,6 +1,7 @@
 /**
- * Reads the termination message of a container: the end of the file at its termination message path, or of its log if it
- * failed. The container controls the content, so reads are bounded, and only regular files are opened, without blocking.
+ * Reads the termination message of a container: the end of the file at its termination message path. If the file is empty, the
+ * container failed and its policy is `FallbackToLogsOnError`, the message is the end of its log. The container controls the
+ * content, so reads are bounded, and only regular files are opened, without blocking.
  */
 import type { FileHandle } from 'node:fs/promises';
 import type { Pod } from '../../model/pod.ts';

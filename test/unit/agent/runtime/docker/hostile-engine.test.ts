@@ -7,6 +7,7 @@ import { ContainerStates } from '../../../../../agent/runtime/docker/container-s
 import { createDockerClient, type DockerClient, isCode } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { followEvents } from '../../../../../agent/runtime/docker/engine-events.ts';
 import { DockerImages } from '../../../../../agent/runtime/docker/images.ts';
+import { PodNetwork } from '../../../../../agent/runtime/docker/network.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -128,6 +129,25 @@ it('the connection of a call without an answer is closed when its time is over',
   await clock.advance(120_000);
   await failed;
   await closed;
+});
+
+it('the removal of the pod network fails when its time is over', async (t) => {
+  const { promise: asked, resolve: onAsked } = Promise.withResolvers<void>();
+  const network = { Id: 'n', Name: 'orchlet-node-x', Containers: {} };
+  const { client, clock } = await engine(t, (request, response) => {
+    if (request.method === 'DELETE') {
+      onAsked();
+      return;
+    }
+    const found = request.url?.startsWith('/networks/n') === true ? network : [network];
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(found));
+  });
+  const logger = silentLogger;
+  const options = { client, logger, instance: 'x', nodeName: 'node', awaitsCidr: false };
+  const failed = assert.rejects(new PodNetwork(options).release(), (error) => isCode(error, 'timeout'));
+  await asked;
+  await clock.advance(120_000);
+  await failed;
 });
 
 const TIMES = ['garbage', '', '0001-01-01T00:00:00Z', '+275760-09-13T00:00:00Z', '-000001-01-01T00:00:00Z'];
