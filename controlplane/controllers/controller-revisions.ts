@@ -22,7 +22,7 @@ const MAX_PREFIX_LENGTH = 223;
 
 /**
  * Returns the template as a patch that restores it. The order of members is fixed, because kubectl and kube-controller-manager
- * compare the bytes with those of the current template.
+ * compare the bytes of such patches.
  */
 export function revisionData(template: PodTemplate): JsonValue {
   return inOrder({ spec: { template: { ...(template as unknown as JsonObject), $patch: 'replace' } } });
@@ -68,7 +68,7 @@ interface History<Owner extends KubeObject> {
 }
 
 /**
- * Resolves to all revisions in order, with that of the current template (`update`) last. Creates that revision if there is
+ * Resolves to all revisions in order. The last one, `update`, has the current template. Creates this revision if there is
  * none, and makes it the newest if it is an older one. If a revision of another template has its name, raises the owner's
  * `status.collisionCount` and rejects; with the new count, the next call uses another name.
  */

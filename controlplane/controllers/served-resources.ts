@@ -7,7 +7,7 @@ export interface ServedResource extends Resource {
   readonly verbs: readonly string[];
 }
 
-/** Lists the served resources. Events are in two groups and are one resource: that of the core group. */
+/** Lists the served resources. Events, which two groups serve, are listed once, in the core group. */
 export function servedResources(catalog: Pick<ResourceCatalog, 'resources'>): ServedResource[] {
   const seen = new Set<string>();
   const served: ServedResource[] = [];

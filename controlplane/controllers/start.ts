@@ -59,7 +59,7 @@ interface RunningControllers {
   close(): Promise<void>;
 }
 
-/** Loads only what `--controllers` enables. A controller that fails is logged and does not stop the others. */
+/** Starts the controllers that `--controllers` enables. A controller that fails is logged and does not stop the others. */
 export function startControllers(start: StartControllersOptions): RunningControllers {
   const { clientFor, informers, clock, turns, logger, catalog, options, observeQueue } = start;
   const stop = new AbortController();

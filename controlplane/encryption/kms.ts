@@ -108,7 +108,7 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
   };
 }
 
-/** Bounds of what the service may add to every value; those of kube-apiserver. */
+/** The maximum sizes of what the service may add to every value, as in kube-apiserver. */
 const MAX_CIPHERTEXT_BYTES = 1024;
 const MAX_KEY_ID_BYTES = 1024;
 const MAX_ANNOTATIONS_BYTES = 32 * 1024;

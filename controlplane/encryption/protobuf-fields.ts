@@ -8,12 +8,12 @@ export type Fields = ReadonlyMap<number, readonly Buffer[]>;
 
 function varint(value: number): Buffer {
   const bytes: number[] = [];
-  let rest = value;
-  while (rest > 127) {
-    bytes.push((rest % 128) | 128);
-    rest = Math.floor(rest / 128);
+  let remaining = value;
+  while (remaining > 127) {
+    bytes.push((remaining % 128) | 128);
+    remaining = Math.floor(remaining / 128);
   }
-  bytes.push(rest);
+  bytes.push(remaining);
   return Buffer.from(bytes);
 }
 
@@ -69,7 +69,7 @@ export function readFields(bytes: Buffer): Fields {
   return fields;
 }
 
-/** Returns the last value of a field, which is the one that counts in protobuf; empty if the field is absent. */
+/** Returns the last value of a field, because only this one counts in protobuf. It is empty if the field is absent. */
 export const bytesOf = (fields: Fields, number: number): Buffer => fields.get(number)?.at(-1) ?? Buffer.alloc(0);
 /** Returns the bytes of a field as UTF-8 text. */
 export const textOf = (fields: Fields, number: number): string => bytesOf(fields, number).toString('utf8');

@@ -15,7 +15,7 @@ interface ReloadingValues extends EncryptedValues {
 
 /**
  * Returns a transformer whose configuration can be replaced. The previous configuration still decrypts for a while after a
- * replacement. Closing closes both, and every one that replaces them later.
+ * replacement. `close` closes the current and the previous configuration, and every later one as it is set.
  */
 export function reloadingValues(first: EncryptedValues, clock: Clock): ReloadingValues {
   let current = first;

@@ -22,8 +22,8 @@ interface AskedMembers {
 const CHECK_EVERY_MS = 10_000;
 
 /**
- * Resolves to the URL of the own member, and then those of the others. Members without a vote are left out. Throws `EtcdError`
- * if none of `asked` answers.
+ * Resolves to the URL of the own member, followed by a URL of each other member. Members without a vote are left out. Throws
+ * `EtcdError` if none of `asked` answers.
  */
 export async function memberServers(local: string, { asked, member, tls }: AskedMembers): Promise<readonly string[]> {
   const members = await withFirst(asked, tls, (etcd) => etcd.list());

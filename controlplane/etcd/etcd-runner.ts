@@ -1,4 +1,4 @@
-/** Defines the interface of both ways to run etcd: as a child process, and in a systemd unit of its own. */
+/** Defines the interface of the two ways to run etcd: as a child process, and in a systemd unit of its own. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 

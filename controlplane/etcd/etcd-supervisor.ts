@@ -84,8 +84,8 @@ export class EtcdSupervisor implements EtcdRunner {
 
   /** Resolves to the exit code or the signal of the process, as text. */
   async #runOnce(): Promise<string> {
-    const { binary, arguments: given } = this.#options;
-    const child = spawn(binary, given, { stdio: 'ignore', env: ownEnvironment() });
+    const { binary, arguments: flags } = this.#options;
+    const child = spawn(binary, flags, { stdio: 'ignore', env: ownEnvironment() });
     this.#child = child;
     const ended = new Promise<string>((resolve) => {
       child.once('error', (error) => resolve(error.message));
@@ -93,10 +93,10 @@ export class EtcdSupervisor implements EtcdRunner {
     });
     const exited = new AbortController();
     const writing = child.pid === undefined ? undefined : this.#writePid(child.pid, exited.signal);
-    const how = await ended;
+    const exit = await ended;
     exited.abort();
     await writing;
-    return how;
+    return exit;
   }
 
   /** Tries until the file is written or the process has exited: on a full disk, etcd is supervised all the same. */

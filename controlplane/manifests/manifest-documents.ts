@@ -28,7 +28,7 @@ export interface ManifestFault {
   readonly message: string;
 }
 
-/** A manifest may have both: faults hide no other documents. */
+/** The objects and the faults of a manifest. A fault in one document does not hide the others. */
 interface ReadManifest {
   readonly documents: readonly ManifestDocument[];
   readonly faults: readonly ManifestFault[];
@@ -140,7 +140,7 @@ function faultOf(error: unknown, line: number): ManifestFault {
   return { line: line + Number(within[1]) - 1, message: message.replace(within[0], '') };
 }
 
-/** Returns the number of the line that has the field, or that of the document if the field is not found. */
+/** Returns the number of the line that has the field, or of the first line of the document if the field is not found. */
 export function lineOfField({ line, text }: ManifestDocument, field: string | undefined): number {
   return field === undefined ? line : line + Math.max(0, lineIndexOf(text.split('\n'), field));
 }

@@ -54,7 +54,7 @@ export function find(
   return tolerate(client.get(resource, namespace, name), isNotFound);
 }
 
-/** What an apply changed; `uid` is that of the object. */
+/** The UID of an applied object, and what the apply changed. */
 interface Applied {
   readonly uid: string;
   readonly change: 'created' | 'configured' | 'unchanged';

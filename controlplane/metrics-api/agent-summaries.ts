@@ -48,12 +48,12 @@ const MAX_BYTES = 4 << 20;
  * Creates the reader of summaries. All requests for a node within 15 seconds share one call of its agent, also a failed one.
  */
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
-  const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
+  const cache = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   return {
     of(node, origin) {
       const nowMs = options.clock.monotonic();
-      for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
-      const cached = kept.get(node);
+      for (const [name, { atMs }] of cache) if (nowMs - atMs > KEPT_MS) cache.delete(name);
+      const cached = cache.get(node);
       if (cached !== undefined) return cached.answer;
       const answer = ask(node, origin, options)
         .then(parseSummary)
@@ -61,7 +61,7 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
           options.onFailure(node, error);
           return undefined;
         });
-      kept.set(node, { atMs: nowMs, answer });
+      cache.set(node, { atMs: nowMs, answer });
       return answer;
     },
   };

@@ -1,6 +1,6 @@
 /**
  * Serves `metrics.k8s.io/v1beta1`: the resource usage of nodes and pods, for `kubectl top` and autoscalers. Nothing is stored:
- * names and labels are those of the nodes and pods, and usage is that of the agents.
+ * names and labels come from the nodes and pods, and the usage comes from the agents.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';

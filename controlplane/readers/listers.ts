@@ -123,14 +123,14 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
 
   start(): void {
     const { clock, signal, logger } = this.#options;
-    const again = (): void => {
+    const retryLater = (): void => {
       if (!signal.aborted) clock.after(RETRY_MS, () => this.start());
     };
     const rest = this.#find();
     if (rest?.watch === undefined) {
       // The resource is not served (yet): there is nothing to read or to wait for.
       this.#filled.resolve();
-      again();
+      retryLater();
       return;
     }
     this.#initialKeys = new Set();
@@ -158,7 +158,7 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
         resumeSoon();
         return false;
       },
-      onEnd: again,
+      onEnd: retryLater,
     };
     rest.watch(this.#context, '', options, sink).then(
       (handle) => {
@@ -172,7 +172,7 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
           { err: error, resource: rest.info.resource },
           'The objects of a resource could not be watched; trying again',
         );
-        again();
+        retryLater();
       },
     );
   }

@@ -39,7 +39,7 @@ export interface DeviceLookup {
   /** Returns the claim for extended resources that exists for the pod. */
   extendedClaim(pod: PodInfo): ResourceClaim | undefined;
   devicePools(): DevicePools;
-  /** Returns the allocated devices, those of claims whose allocation is being written included. */
+  /** Returns the allocated devices. Devices whose allocation is still being written are among them. */
   allocatedDevices(): DevicesInUse;
   /** Whether the allocation of the claim with that UID is being written. */
   isBeingAllocated(claimUid: string): boolean;

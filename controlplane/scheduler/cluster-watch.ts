@@ -248,7 +248,7 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
   const take = (previous: Pod | undefined, pod: Pod): void => {
     const uid = pod.metadata.uid ?? '';
     if (isFinished(pod)) {
-      gone(pod);
+      removed(pod);
       return;
     }
     if ((pod.spec?.nodeName ?? '') !== '') {
@@ -272,14 +272,14 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
     nominations.set(info, pod.status?.nominatedNodeName ?? '');
     queue.put(info, { mayHelp: previous === undefined || changedByOthers(previous, pod) });
   };
-  const gone = (pod: Pod): void => {
+  const removed = (pod: Pod): void => {
     const uid = pod.metadata.uid ?? '';
     queue.remove(uid);
     nominations.delete(uid);
     state.removePod(uid);
     if ((pod.spec?.nodeName ?? '') !== '') queue.changed('pod-gone');
   };
-  return { add: (pod: Pod) => take(undefined, pod), update: take, delete: gone };
+  return { add: (pod: Pod) => take(undefined, pod), update: take, delete: removed };
 }
 
 /** Whether fields have changed that the scheduler itself does not write. */

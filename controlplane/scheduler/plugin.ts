@@ -56,7 +56,7 @@ export interface PreparedFilter {
 /** The result of `prepare`: `undefined` if the filter does not concern the pod, or a rejection that counts for all nodes. */
 type Prepared = PreparedFilter | Rejection | undefined;
 
-/** A filter with its name, which is that of kube-scheduler's plugin. It is prepared once for each pod. */
+/** A filter, with the name of kube-scheduler's plugin. It is prepared once for each pod. */
 export interface FilterPlugin {
   readonly name: string;
   prepare(pod: PodInfo, cluster: Cluster, slice: TimeSlice): Prepared | Promise<Prepared>;

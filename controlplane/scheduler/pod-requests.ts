@@ -61,7 +61,7 @@ export interface PodRequests {
   readonly forScoring: Resources;
 }
 
-/** Computes both sums from the specification, and from the status during a resize. Pure. */
+/** Computes the requests from the specification of the pod, and during a resize also from its status. Pure. */
 export function podRequests(pod: Pod): PodRequests {
   return { actual: total(pod, containerRequests), forScoring: total(pod, scoringRequests) };
 }

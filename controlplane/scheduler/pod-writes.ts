@@ -89,7 +89,7 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
   };
 }
 
-/** Reserves the matched volumes for their claims, and requests the others on `node` from provisioners. */
+/** Reserves the matched volumes for their claims, and requests volumes on `node` for the other claims from provisioners. */
 async function bindVolumes(client: TypedClient, { matches, provision }: VolumeDecision, node: string): Promise<void> {
   for (const { claim, volume } of matches) {
     const patch = {

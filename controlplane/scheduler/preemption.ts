@@ -102,7 +102,7 @@ async function victimsOn(
     trials.remove(other, tried);
     if (slice.isSpent) await slice.pause();
   }
-  const gone = new Set(lower);
+  const evicted = new Set(lower);
   try {
     const rejected = trials.rejectionOn(tried);
     if (rejected !== undefined) return rejected.rejection.reasons;
@@ -111,15 +111,15 @@ async function victimsOn(
     // The pods that should be kept first are put back first.
     for (const other of [...violating, ...others]) {
       trials.add(other, tried);
-      if (trials.rejectionOn(tried) === undefined) gone.delete(other);
+      if (trials.rejectionOn(tried) === undefined) evicted.delete(other);
       else trials.remove(other, tried);
       if (slice.isSpent) await slice.pause();
     }
-    const victims = [...gone].sort(moreImportantFirst);
+    const victims = [...evicted].sort(moreImportantFirst);
     if (victims.length === 0) return ['No preemption victims found for incoming pod'];
     return { node, victims, violations: victims.filter((victim) => violators.has(victim)).length };
   } finally {
-    for (const other of gone) trials.add(other, tried);
+    for (const other of evicted) trials.add(other, tried);
   }
 }
 
@@ -157,7 +157,7 @@ function allowancesOf(budgets: readonly PodDisruptionBudget[]): Allowances {
 
 /** Splits the pods into those whose budgets allow no further disruption, and the others. */
 function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
-  const left = new Map<Allowance, number>();
+  const remaining = new Map<Allowance, number>();
   const violating: PodInfo[] = [];
   const others: PodInfo[] = [];
   for (const pod of pods) {
@@ -166,8 +166,8 @@ function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
       const { budget, selector } = allowance;
       if (!selector.matches(pod.labels)) continue;
       if (budget.status?.disruptedPods?.[pod.pod.metadata.name ?? ''] !== undefined) continue;
-      const allowed = (left.get(allowance) ?? budget.status?.disruptionsAllowed ?? 0) - 1;
-      left.set(allowance, allowed);
+      const allowed = (remaining.get(allowance) ?? budget.status?.disruptionsAllowed ?? 0) - 1;
+      remaining.set(allowance, allowed);
       violates ||= allowed < 0;
     }
     (violates ? violating : others).push(pod);

@@ -115,15 +115,15 @@ function showQueue(metrics: MetricsRegistry, { queue, cache }: SchedulerView): (
     help: 'Number of nodes, pods, and assumed (bound) pods in the scheduler cache.',
     labels: ['type'],
   });
-  const shown = new Set<string>();
+  const shownPlugins = new Set<string>();
   const show = (
     { active, backoff, unschedulable: waiting, byPlugin }: QueueCounts,
     { nodes, pods, assumed }: ReturnType<SchedulerView['cache']>,
   ): void => {
     for (const [name, count] of Object.entries({ active, backoff, unschedulable: waiting }))
       pending.with(name).set(count);
-    for (const plugin of byPlugin.keys()) shown.add(plugin);
-    for (const plugin of shown) unschedulable.with(plugin, SCHEDULER_NAME).set(byPlugin.get(plugin) ?? 0);
+    for (const plugin of byPlugin.keys()) shownPlugins.add(plugin);
+    for (const plugin of shownPlugins) unschedulable.with(plugin, SCHEDULER_NAME).set(byPlugin.get(plugin) ?? 0);
     for (const [type, count] of Object.entries({ nodes, pods, assumed_pods: assumed })) sizes.with(type).set(count);
   };
   const remove = metrics.collect(() => show(queue(), cache()));

@@ -84,8 +84,8 @@ class First {
     if (!isPeerUrl(url)) throw newBadRequest('url must be the URL of the standby');
     if (log === undefined) throw notSqlite();
     if (this.#streams >= MAX_STREAMS) throw newServiceUnavailable(`${MAX_STREAMS} standbys follow this control plane`);
-    const gone = new AbortController();
-    exchange.onClose(() => gone.abort());
+    const disconnected = new AbortController();
+    exchange.onClose(() => disconnected.abort());
     const standby = exchange.connection.remoteAddress;
     this.#streams += 1;
     logger.info({ standby, url, revision: from.lastRevision }, 'A standby follows this control plane');
@@ -94,10 +94,10 @@ class First {
       this.#watchForFreezes();
       exchange.start(200, { 'content-type': 'application/octet-stream' });
       const sink = new FrameWriter(exchange, clock);
-      await streamLog({ ...this.#options, log }, from, sink, AbortSignal.any([gone.signal, signal]));
+      await streamLog({ ...this.#options, log }, from, sink, AbortSignal.any([disconnected.signal, signal]));
       exchange.end();
     } catch (error) {
-      if (!gone.signal.aborted && !signal.aborted)
+      if (!disconnected.signal.aborted && !signal.aborted)
         logger.warn({ err: error, standby }, 'The stream to a standby broke');
       exchange.abort();
     } finally {

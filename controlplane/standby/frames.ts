@@ -15,7 +15,7 @@ export type Frame =
   /** A file of the database follows, of this size. */
   | { readonly type: 'snapshot'; readonly sizeBytes: number }
   | { readonly type: 'part'; readonly bytes: Buffer }
-  /** `newestRevision` is that of the storage at that time. */
+  /** `newestRevision` is the newest revision of the storage when the frame was sent. */
   | { readonly type: 'records'; readonly records: RecordColumns; readonly newestRevision: number }
   /**
    * The standby has received everything up to `lastRevision`. It is repeated as a sign of life. `sentAtMs` is monotonic time of

@@ -47,8 +47,8 @@ export class FreezeGuard {
   }
 
   /**
-   * Compares both clocks with their last values. Monotonic time does not count the time in which the host was suspended, and
-   * the wall clock may be set back.
+   * Compares the monotonic clock and the wall clock with their last values. Monotonic time does not count the time in which the
+   * host was suspended, and the wall clock may be set back.
    */
   #compareClocks(): void {
     const { clock, logger, check } = this.#options;

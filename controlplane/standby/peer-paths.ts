@@ -40,7 +40,7 @@ export interface FirstReport {
   readonly promotion: { readonly from: string; readonly revision: number; readonly atMs: number } | undefined;
 }
 
-/** Returns the URL of a server. `host` is a name or an address, that of IPv6 without brackets. */
+/** Returns the URL of a server. `host` is a name or an address. An IPv6 address has no brackets. */
 export const peerUrl = (host: string, port: number): string =>
   `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 

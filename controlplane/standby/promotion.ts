@@ -37,9 +37,10 @@ export interface Promotion {
 const CATCH_UP_MS = 30_000;
 
 /**
- * Resolves when the data directory is that of a first control plane. Throws a StatusError (409) for the operator if the standby
- * cannot be promoted. It then remains a standby, also if the storage fails; but if the follower was stopped before that, only
- * another process can go on. With `force`, a first that does not answer and records that are missing are accepted.
+ * Resolves when the data directory has the role of a first control plane. Throws a StatusError (409) for the operator if the
+ * standby cannot be promoted. It then remains a standby, also if the storage fails; but if the follower was stopped before
+ * that, only another process can continue. With `force`, it is accepted that the first does not answer, and that records are
+ * missing.
  */
 export async function promote(options: PromotionOptions, { force }: { readonly force: boolean }): Promise<Promotion> {
   const { follower, dataDirectory, of, clock, logger } = options;

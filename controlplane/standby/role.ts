@@ -1,7 +1,7 @@
 /**
- * Defines what the database of a data directory is: that of the first control plane, the copy of a standby, or a former first
- * whose place another one has taken. A file beside the database holds it, so that a restore, which replaces both, forgets it.
- * Without the file, it is the first.
+ * Defines the role of the control plane of a data directory: the first one, a standby that keeps a copy, or a former first
+ * whose place another control plane has taken. A file beside the database holds the role, so that a restore, which replaces
+ * both, forgets it. Without the file, the control plane is the first.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
  * Runs a warm standby: it keeps a copy of the storage of the first control plane, serves no API and runs no controllers, until
- * it is promoted. Its data directory then is that of a control plane, which the caller starts.
+ * it is promoted. Then its data directory is complete for a first control plane, which the caller starts.
  */
 import { join, resolve } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';

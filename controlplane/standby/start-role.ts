@@ -69,8 +69,8 @@ async function keepAside({ dataDirectory, clock, logger }: StartRoleOptions, sto
     .filter((name) => existsSync(join(storage, name)));
   if (files.length === 0) return;
   const time = formatTime(clock.now()).replaceAll(':', '');
-  const kept = await mkdtemp(join(dataDirectory, `before-standby-${time}-`));
+  const directory = await mkdtemp(join(dataDirectory, `before-standby-${time}-`));
   await syncFolder(dataDirectory);
-  for (const name of files) await moveFile(join(storage, name), join(kept, name));
-  logger.warn({ directory: kept }, 'The data that this control plane had as the first is kept in this directory');
+  for (const name of files) await moveFile(join(storage, name), join(directory, name));
+  logger.warn({ directory }, 'The data that this control plane had as the first is kept in this directory');
 }

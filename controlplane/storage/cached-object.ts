@@ -125,8 +125,8 @@ export class CachedObject implements CacheEntry {
   }
 
   #parse(): Parsed {
-    const known = this.#parsed?.deref();
-    if (known !== undefined) return known;
+    const cached = this.#parsed?.deref();
+    if (cached !== undefined) return cached;
     const object = parseObject(this.bytes);
     if (this.#context.freeze) deepFreeze(object);
     const parsed: Parsed = { object, fields: undefined };

@@ -159,7 +159,7 @@ export class CommitPipeline {
   }
 }
 
-/** Returns each write together with those that succeed or fail with it. */
+/** Returns the writes of each transaction, which succeed or fail together. */
 function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
   const units: PendingWrite[][] = [];
   for (let at = 0; at < writes.length;) {

@@ -54,7 +54,7 @@ export class LogWatches {
     }
   }
 
-  /** Notifies the watches that are not of exactly one resource, such as those of all keys, of a revision without changes. */
+  /** Notifies of a revision without changes. Watches of exactly one resource are left out, because they need no such notice. */
   proceeded(): void {
     for (const watch of this.#others) this.#guard(watch, () => watch.observer.onRevision?.());
   }

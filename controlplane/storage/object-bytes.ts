@@ -55,17 +55,17 @@ function metadataStart(bytes: Buffer): number {
  */
 export function stampRevision(bytes: Buffer, revision: number): Buffer {
   const start = metadataStart(bytes);
-  let rest = start;
+  let restStart = start;
   if (bytes.subarray(start, start + RESOURCE_VERSION.length).equals(RESOURCE_VERSION)) {
-    rest = bytes.indexOf(QUOTE, start + RESOURCE_VERSION.length) + 1;
-    if (bytes[rest] === COMMA) rest += 1;
+    restStart = bytes.indexOf(QUOTE, start + RESOURCE_VERSION.length) + 1;
+    if (bytes[restStart] === COMMA) restStart += 1;
   }
-  const member = `"resourceVersion":"${revision}"${bytes[rest] === CLOSING_BRACE ? '' : ','}`;
-  const size = start + member.length + (bytes.length - rest);
+  const member = `"resourceVersion":"${revision}"${bytes[restStart] === CLOSING_BRACE ? '' : ','}`;
+  const size = start + member.length + (bytes.length - restStart);
   const stamped = size < SHARED_SLAB_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
   bytes.copy(stamped, 0, 0, start);
   stamped.write(member, start, 'latin1');
-  bytes.copy(stamped, start + member.length, rest);
+  bytes.copy(stamped, start + member.length, restStart);
   return stamped;
 }
 

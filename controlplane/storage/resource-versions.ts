@@ -33,7 +33,7 @@ export class StoredVersion implements StoredValue {
   }
 }
 
-/** A change of one key at one revision. `view` belongs to the watch cache, like that of a version. */
+/** A change of one key at one revision. `view` is the event that a watch cache shows for the change. */
 export class VersionChange {
   readonly revision: number;
   readonly key: string;

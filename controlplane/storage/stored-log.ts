@@ -41,7 +41,7 @@ export function* storedValues({ keys, lengths, values }: RecordColumns): Generat
   }
 }
 
-/** Stored records in the order of their revisions. The values are those on the disk, encrypted ones included. */
+/** Stored records in the order of their revisions. The values are as on the disk, so they may be encrypted. */
 export interface LogPage {
   readonly records: RecordColumns;
   /** Records up to this revision may have been removed. */

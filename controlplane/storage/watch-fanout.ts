@@ -221,7 +221,7 @@ export class WatchFanout {
       }
       const { group } = member;
       if (member.position >= this.#source.revision() || member.position >= this.#newestOf(group)) {
-        // A watch that begins at a future revision is not live before it.
+        // A watch that begins at a future revision becomes live when the storage reaches that revision.
         member.live = member.position <= this.#source.revision();
         if (!member.live) this.#awaitRevision(member);
         return;

@@ -188,16 +188,16 @@ async function externalProposal(metric: Metric, input: ProposalInput, parts: Pro
   const { metric: identifier = {}, target = {} } = metric.external ?? {};
   const name = identifier.name ?? '';
   const namespace = input.autoscaler.metadata.namespace ?? '';
-  const shown = identifier.selector === undefined ? 'nil' : selectorText(identifier.selector);
+  const selector = identifier.selector === undefined ? 'nil' : selectorText(identifier.selector);
   const proposal = await attempt('FailedGetExternalMetric', `failed to get ${name} external metric value`, async () => {
-    const { milli } = await unableTo(`unable to get external metric ${namespace}/${name}/${shown}`, () =>
+    const { milli } = await unableTo(`unable to get external metric ${namespace}/${name}/${selector}`, () =>
       parts.metrics.external(namespace, name, selectorText(identifier.selector)),
     );
     return fromValue(milli, target, input, parts.options);
   });
   return {
     replicas: proposal.replicas,
-    name: `external metric ${name}(${shown})`,
+    name: `external metric ${name}(${selector})`,
     status: { type: 'External', external: { metric: identifier, current: currentOf(target, proposal) } },
   };
 }

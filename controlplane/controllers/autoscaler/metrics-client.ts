@@ -62,7 +62,7 @@ export class MetricsClient {
   readonly #get: RawGet;
 
   /**
-   * `client` reads resource metrics that the API serves itself. `get` reads those of another server where the API serves none,
+   * `client` reads resource metrics that the API serves itself. `get` reads resource metrics where another server serves them,
    * and the metrics of adapters.
    */
   constructor(client: Pick<TypedClient, 'list'>, get: RawGet) {

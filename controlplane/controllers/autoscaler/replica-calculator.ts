@@ -39,7 +39,7 @@ export interface Proposal {
   readonly milli: number;
 }
 
-/** A metric that does not lead to a number. The message becomes that of a condition. */
+/** The error for a metric from which no number of replicas follows. Its message is shown in a condition. */
 export class MetricsError extends Error {}
 
 interface Groups {

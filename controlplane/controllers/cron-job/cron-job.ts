@@ -72,7 +72,7 @@ class CronJobController {
     const { client } = this.#environment;
     const own = ownedBy(this.#jobs, cached);
     const listed = new Set((cached.status?.active ?? []).map(({ uid }) => uid));
-    // The informer of jobs may be ahead of that of cron jobs: then the last status, which lists the job, is not shown yet.
+    // If the informer of jobs is ahead of the informer of cron jobs, the cached status does not list the newest job yet.
     const isBehind = own.some((job) => finishedAs(job) === undefined && !listed.has(job.metadata.uid ?? ''));
     const cronJob = isBehind ? await tolerate(client.get(cronJobs, namespace, name), isNotFound) : cached;
     if (cronJob === undefined) return;

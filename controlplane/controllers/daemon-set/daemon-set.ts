@@ -27,7 +27,7 @@ import {
 import { FailureBackOff } from './failure-back-off.ts';
 import { planUpdate } from './rolling-update.ts';
 
-/** The most pods that one reconcile creates and deletes, as in kube-controller-manager (`BurstReplicas`). */
+/** The maximum number of pods that one reconciliation creates, and that it deletes, as in kube-controller-manager. */
 const MAX_AT_ONCE = 250;
 
 /** Reconciles `concurrentDaemonSetSyncs` sets at a time. */
@@ -170,13 +170,13 @@ class DaemonSetController {
   #reportFinished(set: DaemonSet, { failed, succeeded }: DaemonPlan): void {
     const { recorder } = this.#environment;
     const reference = referenceTo(set, daemonSets);
-    const where = (pod: Pod): string => `${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}`;
+    const podAndNode = (pod: Pod): string => `${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}`;
     for (const pod of failed) {
-      const message = `Found failed daemon pod ${where(pod)}, will try to kill it`;
+      const message = `Found failed daemon pod ${podAndNode(pod)}, will try to kill it`;
       recorder.event(reference, 'Warning', 'FailedDaemonPod', message);
     }
     for (const pod of succeeded) {
-      const message = `Found succeeded daemon pod ${where(pod)}, will try to delete it`;
+      const message = `Found succeeded daemon pod ${podAndNode(pod)}, will try to delete it`;
       recorder.event(reference, 'Normal', 'SucceededDaemonPod', message);
     }
   }

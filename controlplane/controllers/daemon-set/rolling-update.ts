@@ -40,12 +40,11 @@ const isAvailable = ({ set, nowMs }: DaemonInput, pod: Pod): boolean =>
   isPodAvailable(pod, set.spec?.minReadySeconds ?? 0, nowMs);
 
 /**
- * Plans the deletion of old pods. Those that are not available are deleted at once, and of the others as many as may be
- * unavailable.
+ * Plans the deletion of old pods: of all that are not available, and of as many available ones as `maxUnavailable` allows.
  */
 function planReplacements(input: DaemonInput, all: readonly NodePods[], desired: number): UpdatePlan {
-  const given = input.set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable ?? 1;
-  const most = scaledValue(given, desired, { roundUp: true }) || (desired > 0 ? 1 : 0);
+  const configured = input.set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable ?? 1;
+  const maxUnavailable = scaledValue(configured, desired, { roundUp: true }) || (desired > 0 ? 1 : 0);
   const remove: Pod[] = [];
   const candidates: Pod[] = [];
   let unavailable = 0;
@@ -59,13 +58,13 @@ function planReplacements(input: DaemonInput, all: readonly NodePods[], desired:
       unavailable++;
     }
   }
-  return { remove: [...remove, ...candidates.slice(0, Math.max(0, most - unavailable))], surge: [] };
+  return { remove: [...remove, ...candidates.slice(0, Math.max(0, maxUnavailable - unavailable))], surge: [] };
 }
 
 /**
  * Plans new pods beside old ones, and the deletion of an old pod when the new one is available. An old pod that is not
- * available gets its successor at once. A node that should no longer run the daemon keeps its old pod until others can do
- * without it.
+ * available gets its successor at once. A node that should no longer run the daemon keeps its old pod until enough other pods
+ * are available.
  */
 function planSurge(
   input: DaemonInput,

@@ -185,7 +185,7 @@ export function withProgress(
   return { ...computed, conditions };
 }
 
-/** Returns the condition `ReplicaFailure` of a replica set. That of the new set takes precedence over those of old ones. */
+/** Returns the condition `ReplicaFailure` of the new replica set or, if it has none, of the first old one that has it. */
 function replicaFailure(all: readonly ReplicaSet[], newSet: ReplicaSet | undefined): DeploymentCondition | undefined {
   for (const set of newSet === undefined ? all : [newSet, ...all]) {
     const failure = set.status?.conditions?.find((condition) => condition.type === 'ReplicaFailure');

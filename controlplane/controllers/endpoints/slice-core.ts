@@ -220,14 +220,14 @@ function reuse(
   update: { slice: EndpointSlice; endpoints: readonly Endpoint[]; ports: readonly EndpointPort[] }[],
 ): { readonly create: EndpointGroup[]; readonly remove: EndpointSlice[] } {
   const remove = [...spare];
-  const rest = create.filter((group) => {
+  const remaining = create.filter((group) => {
     const at = remove.findIndex((slice) => slice.addressType === group.addressType);
     const [slice] = at < 0 ? [] : remove.splice(at, 1);
     if (slice === undefined) return true;
     update.push({ slice, endpoints: group.endpoints, ports: group.ports });
     return false;
   });
-  return { create: rest, remove };
+  return { create: remaining, remove };
 }
 
 /** Returns a key of the pod and the addresses of an endpoint, which does not depend on its state. */

@@ -363,7 +363,7 @@ function nameOf(resource: Resource): string {
   return `${resource.group}/${resource.version}/${resource.resource}`;
 }
 
-/** Whether the resource is that of events, which neither own objects nor have owners. */
+/** Whether the resource is `events`. Events neither own objects nor have owners. */
 function isEvent({ group, resource }: Resource): boolean {
   return resource === 'events' && (group === '' || group === 'events.k8s.io');
 }

@@ -110,10 +110,10 @@ export class OwnerGraph {
 
   #relink(node: GraphNode, owners: readonly OwnerReference[], work: GraphWork): void {
     if (owners.length === 0 && node.owners.length === 0) return;
-    const before = new Map(node.owners.map((reference) => [reference.uid, reference]));
+    const formerOwners = new Map(node.owners.map((reference) => [reference.uid, reference]));
     for (const reference of owners) {
-      const former = before.get(reference.uid);
-      before.delete(reference.uid);
+      const former = formerOwners.get(reference.uid);
+      formerOwners.delete(reference.uid);
       let owner = this.#nodes.get(reference.uid);
       if (owner === undefined) {
         owner = newNode(reference.uid);
@@ -131,7 +131,7 @@ export class OwnerGraph {
       if (former?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
         work.check.push(owner);
     }
-    for (const { uid } of before.values()) {
+    for (const { uid } of formerOwners.values()) {
       const owner = this.#nodes.get(uid);
       if (owner === undefined) continue;
       owner.dependents.delete(node);

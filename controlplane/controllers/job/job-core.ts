@@ -197,8 +197,8 @@ export function missingIndexes(completions: number, taken: ReadonlySet<number>, 
 }
 
 /**
- * Returns the active pods that an indexed job cannot use: those without an index that it needs, and all but the one of each
- * index that has progressed most.
+ * Returns the active pods that an indexed job cannot use: pods without an index that it needs, and all pods of an index except
+ * the one that has progressed most.
  */
 export function unusablePods(job: Job, active: readonly Pod[], compare: (a: Pod, b: Pod) => number): Pod[] {
   if (!isIndexed(job)) return [];

@@ -15,8 +15,8 @@ import {
 const LONGEST_PREFIX = 58;
 
 /**
- * Builds a pod of a job. `index` is that of an indexed job. `failures` are those of the index, if each index has a back-off
- * limit of its own.
+ * Builds a pod of a job. `index` is the pod's index in an indexed job. `failures` are the failures of this index so far, if
+ * each index has a back-off limit of its own.
  */
 export function podForJob(job: Job, index?: number, failures?: Pick<IndexFailures, 'counted' | 'ignored'>): Pod {
   const template = structuredClone(job.spec?.template ?? {});

@@ -85,7 +85,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   };
 }
 
-/** How a job ends: the condition before its pods have stopped, and the one after. */
+/** How a job ends: its condition before its pods have stopped, and its condition after that. */
 export interface Verdict {
   readonly interim: 'SuccessCriteriaMet' | 'FailureTarget';
   readonly final: 'Complete' | 'Failed';
@@ -106,7 +106,7 @@ const complete = (reason: string, message: string): Verdict => ({
   message,
 });
 
-/** Returns how the job ends, or `undefined` if it goes on. A result that the status of the job already shows stays. */
+/** Returns how the job ends, or `undefined` if it continues. A result that the status of the job already shows stays. */
 export function computeVerdict(
   job: Job,
   { own, counts, status }: { readonly own: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },

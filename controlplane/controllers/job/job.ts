@@ -212,8 +212,7 @@ class JobController {
   }
 
   /**
-   * Creates the missing pods of indexes that back off independently. The failures of an index delay its own next pod, and not
-   * those of other indexes.
+   * Creates the missing pods of indexes that back off independently. The failures of an index delay only its own next pod.
    */
   async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<Changes> {
     const nowMs = this.#environment.clock.now();

@@ -69,8 +69,8 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
 }
 
 /**
- * Returns the taints that a node should have: those of other parties unchanged, and those of its conditions. `NoExecute`
- * taints, which evict pods, are set only if `mayEvict` is true.
+ * Returns the taints that a node should have: the present taints of other parties, and the taints for its conditions.
+ * `NoExecute` taints, which evict pods, are set only if `mayEvict` is true.
  */
 export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; readonly nowMs: number }): Taint[] {
   const current = node.spec?.taints ?? [];
@@ -105,7 +105,7 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
 /** How many nodes of a zone are unhealthy, which determines the rate of evictions. */
 export type ZoneState = 'Normal' | 'PartialDisruption' | 'FullDisruption';
 
-/** Returns the key of a zone, in the form of Kubernetes; empty if the node has neither label. */
+/** Returns the key of the node's region and zone, in the form of Kubernetes. It is empty if the node has none of the labels. */
 export function zoneOf(node: Node): string {
   const labels = node.metadata.labels ?? {};
   const region = labels[REGION_LABEL] ?? '';

@@ -1,5 +1,5 @@
 /**
- * Detects nodes that stop reporting, updates their conditions and those of their pods, and taints them. The taints keep new
+ * Detects nodes that stop reporting, updates their conditions and their pods' conditions, and taints them. The taints keep new
  * pods away and evict running ones, no faster than the rate of the zone allows. A node is checked when it changes and when its
  * grace period ends; there is no polling.
  */
@@ -25,7 +25,7 @@ import {
 } from '../../../api/meta/well-known-labels.ts';
 import { NODE_LEASE_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
-/** Labels that nodes still have besides the stable ones, with the same values. */
+/** The beta labels that nodes still have, each with the stable label whose value it gets. */
 const BETA_LABELS = [
   [BETA_OS_LABEL, OS_LABEL],
   [BETA_ARCH_LABEL, ARCH_LABEL],

@@ -31,7 +31,7 @@ export function isOurs({ metadata, spec }: Service): boolean {
 export const portsOf = ({ spec }: Service): string[] =>
   (spec?.ports ?? []).map(({ protocol = 'TCP', port }) => `${protocol} ${port}`);
 
-/** A node and what is already used there. */
+/** A node with its addresses, and the ports that are in use there. */
 interface NodeAddresses {
   readonly name: string;
   readonly addresses: readonly string[];
@@ -91,7 +91,7 @@ function balancedNode({ metadata, spec, status }: Node): NodeAddresses | undefin
 
 /**
  * Returns the external addresses of each family, or the internal ones if the node has none. Loopback, link-local and other
- * special addresses are left out. Nodes write their addresses, and with such a one, every node would redirect what it sends to
+ * special addresses are left out. Nodes write their addresses, and with a special one, every node would redirect its traffic to
  * its own host, or to the metadata service of its cloud, to the endpoints of a service.
  */
 function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
@@ -122,8 +122,8 @@ export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string
 }
 
 /**
- * Returns the nodes at which the service may have its ports. A node states the port of its agent and those of its host itself,
- * which therefore count for this node alone.
+ * Returns the nodes at which the service may have its ports. A node reports the ports of its agent and of its host itself, so
+ * they count for this node alone.
  */
 export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): NodeAddresses[] {
   const ports = new Set(portsOf(service));
@@ -133,8 +133,8 @@ export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): Nod
 }
 
 /**
- * Returns the addresses of the service, those of its first family first. With `externalTrafficPolicy: Local`, other nodes than
- * those with an endpoint would drop the traffic. `spec.loadBalancerIP` selects one of the addresses.
+ * Returns the addresses of the service, with the addresses of its first family first. With `externalTrafficPolicy: Local`, only
+ * nodes with an endpoint count, because other nodes drop the traffic. `spec.loadBalancerIP` selects one of the addresses.
  */
 export function balancerAddresses(
   { spec }: Service,

@@ -1,7 +1,7 @@
 /**
  * Gives services of type LoadBalancer the addresses of the nodes, whose service proxies answer there: no daemon is needed.
- * Serves services without a class and those of `LOAD_BALANCER_CLASS`; others belong to other controllers. A port of the nodes
- * belongs to one service, the first that requested it.
+ * Serves services without a class and with the class `LOAD_BALANCER_CLASS`. Services of other classes belong to other
+ * controllers. A port of the nodes belongs to one service, the first that requested it.
  *
  * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
  * what it gave itself, also after the controller is disabled or the service has another class.
@@ -117,8 +117,8 @@ class ServiceLoadBalancers {
   }
 
   /**
-   * Takes the ports of all services again. Services that have addresses keep their ports, also when older ones want them; of
-   * the others the oldest is first.
+   * Takes the ports of all services again. Services that have addresses keep their ports, also when older services want them.
+   * Then the services without addresses take their ports, the oldest first.
    */
   #resumePorts(): void {
     if (!this.#options.isEnabled) return;
@@ -164,7 +164,7 @@ class ServiceLoadBalancers {
   }
 
   /**
-   * Returns why the service may not have one of its ports, for example because it is that of the API server or of ssh. Returns
+   * Returns why the service may not have one of its ports, for example because the API server or ssh uses the port. Returns
    * `undefined` if it may have all.
    */
   #reserved(service: Service): string | undefined {

@@ -9,9 +9,9 @@ import { controllerReference } from '../owner-references.ts';
 import { isMember } from './stateful-set-core.ts';
 
 /**
- * Returns the owners that a claim of that member must have; `undefined` if it has them. With the policy Delete, the claims of a
- * remaining member are controlled by the set, and those of a member that is scaled down by its pod. Another controller is left
- * alone, and the set and the pod own nothing beside it. A claim of an earlier set or pod with the same name stays unchanged.
+ * Returns the owners that a claim of that member must have; `undefined` if it has them. With the policy Delete, the set
+ * controls the claims of a remaining member, and the pod controls the claims of a member that is scaled down. Neither owns a
+ * claim that has another controller. A claim of an earlier set or pod with the same name stays unchanged.
  */
 export function wantedOwners(
   set: StatefulSet,

@@ -36,7 +36,7 @@ function claimName(template: string, set: StatefulSet, ordinal: number): string 
   return `${template}-${set.metadata.name}-${ordinal}`;
 }
 
-/** Returns the claims of the pod with that ordinal; their labels are those of the selector. */
+/** Returns the claims of the pod with that ordinal. They have the labels of their template and of the set's selector. */
 export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeClaim[] {
   return (set.spec?.volumeClaimTemplates ?? []).map((template) => ({
     ...structuredClone(template),
@@ -103,8 +103,8 @@ export interface PlanInput {
 }
 
 /**
- * The maximum number of pods that one reconciliation creates. Users choose the number of replicas, so nothing here grows with
- * it, only with the existing pods.
+ * The maximum number of pods that one reconciliation creates. Users choose the number of replicas, so the cost of a plan grows
+ * only with the number of existing pods.
  */
 const MAX_CREATES = 500;
 

@@ -1,6 +1,6 @@
 /**
- * Decides which volumes of CSI drivers must be attached to a node (those of its pods, if the driver attaches volumes), and
- * which can be detached (those that no pod needs and the node no longer uses). Pure.
+ * Decides which volumes of CSI drivers must be attached to a node (the volumes of its pods, if the driver attaches volumes),
+ * and which can be detached (no pod needs them, and the node no longer uses them). Pure.
  */
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';
@@ -38,7 +38,7 @@ interface ClaimOfPod {
   readonly owner: Pod | undefined;
 }
 
-/** Returns the claims of a pod's volumes; those of ephemeral volumes must be owned by the pod. */
+/** Returns the claims of a pod's volumes. The claim of an ephemeral volume must be owned by the pod. */
 export function claimsOf(pod: Pod): ClaimOfPod[] {
   return (pod.spec?.volumes ?? []).flatMap((volume): ClaimOfPod[] => {
     if (volume.persistentVolumeClaim !== undefined)

@@ -191,8 +191,8 @@ class AttachDetach {
   async #attach({ name, driver, volume, pods: users }: WantedAttachment, nodeName: string): Promise<void> {
     const { client, recorder } = this.#environment;
     const volumeName = volume.metadata.name ?? '';
-    const elsewhere = exclusiveElsewhere(volume, nodeName, this.#caches.attachments.list());
-    if (elsewhere !== undefined) {
+    const blocking = exclusiveElsewhere(volume, nodeName, this.#caches.attachments.list());
+    if (blocking !== undefined) {
       this.#once(name, 'elsewhere', () => {
         for (const pod of users)
           recorder.event(

@@ -44,9 +44,9 @@ export function claimWrites(client: TypedClient, clock: Clock) {
       }
       const current = await tolerate(client.get(resourceClaims, namespace, name), isNotFound);
       const { reservedFor, ...status } = current?.status ?? {};
-      const left = (reservedFor ?? []).filter(({ uid }) => uid !== pod.metadata.uid);
-      if (current === undefined || left.length === (reservedFor ?? []).length) return;
-      const next = { ...status, ...(left.length === 0 ? {} : { reservedFor: left }) };
+      const remaining = (reservedFor ?? []).filter(({ uid }) => uid !== pod.metadata.uid);
+      if (current === undefined || remaining.length === (reservedFor ?? []).length) return;
+      const next = { ...status, ...(remaining.length === 0 ? {} : { reservedFor: remaining }) };
       await client.update(resourceClaims, { ...current, status: next }, { subresource: 'status' });
     },
 

@@ -231,9 +231,9 @@ class Search {
       const key = keyOf(pooled);
       if (consumption === undefined) this.#taken.delete(key);
       else {
-        const left = (this.#shared.get(key) ?? []).slice(0, -1);
-        if (left.length === 0) this.#shared.delete(key);
-        else this.#shared.set(key, left);
+        const remaining = (this.#shared.get(key) ?? []).slice(0, -1);
+        if (remaining.length === 0) this.#shared.delete(key);
+        else this.#shared.set(key, remaining);
         if (this.#isPartlyUsed(pooled)) continue;
       }
       const pool = this.#input.pools.find(({ driver, name }) => driver === pooled.driver && name === pooled.pool);

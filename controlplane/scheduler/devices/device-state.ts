@@ -38,8 +38,8 @@ export class DeviceState implements DeviceLookup {
   }
 
   /**
-   * Keeps the state up to date, and calls back when claims, devices or device classes change. Returns the function that ends
-   * both.
+   * Keeps the state up to date, and calls back when claims, devices or device classes change, until the returned function is
+   * called.
    */
   onChange(changed: (change: 'devices' | 'device-classes') => void): () => void {
     const claimChanged = (claim: ResourceClaim): void => {

@@ -1,6 +1,6 @@
 /**
- * Evaluates the resource claims of a pod: which are allocated, and what to allocate to the others on a node. Pure. The filter
- * and the scheduler use it.
+ * Evaluates the resource claims of a pod: which of them are allocated, and which devices of a node the unallocated ones can
+ * get. Pure. The filter and the scheduler use it.
  */
 import { randomUUID } from 'node:crypto';
 import { MAX_CONSUMERS } from '../../../api/kinds/device-limits.ts';
@@ -124,8 +124,8 @@ export function isUsableOn({ status }: ResourceClaim, node: NodeInfo): boolean {
 }
 
 /**
- * Allocates devices of a node to the open claims of a pod. `allocated` has the devices that claims hold. The budget is
- * that of the whole decision.
+ * Allocates devices of a node to the open claims of a pod. `allocated` has the devices that claims hold. The budget is for the
+ * whole decision.
  */
 export function allocateOn(
   node: NodeInfo,

@@ -73,8 +73,8 @@ interface NodeTerm {
 }
 
 /**
- * Returns the names of nodes that the terms list, as those of daemon pods do; `undefined` if there are no terms, or one
- * lists no names.
+ * Returns the names of nodes that the terms list, as the terms of daemon pods do. Returns `undefined` if there are no terms, or
+ * one lists no names.
  */
 function nodesNamedBy(terms: readonly NodeTerm[]): ReadonlySet<string> | undefined {
   if (terms.length === 0) return undefined;

@@ -63,7 +63,7 @@ const REACH_WITHIN_MS = 5000;
  */
 const LARGEST_REVISION = 2 ** 52;
 
-/** Connects to etcd. Throws `EtcdError` for what is no URL of a server, and if no server answers. */
+/** Connects to etcd. Throws `EtcdError` if a text is no URL of a server, or if no server answers. */
 export async function connectEtcd({ servers, tls }: EtcdOptions): Promise<EtcdClient> {
   const failures: string[] = [];
   for (const server of servers) {
@@ -131,15 +131,15 @@ class Client implements EtcdClient {
     page: readonly { readonly key: Buffer; readonly createRevision: number; readonly modRevision: number }[],
     { from, rangeEnd, revision }: { readonly from: Buffer; readonly rangeEnd: Buffer; readonly revision: number },
   ): void {
-    let before: Buffer | undefined;
+    let previousKey: Buffer | undefined;
     for (const { key, createRevision, modRevision } of page) {
-      const isNext = before === undefined ? Buffer.compare(key, from) >= 0 : Buffer.compare(key, before) > 0;
+      const isNext = previousKey === undefined ? Buffer.compare(key, from) >= 0 : Buffer.compare(key, previousKey) > 0;
       if (!isNext || Buffer.compare(key, rangeEnd) >= 0)
         throw new EtcdError(`${this.endpoint} returned keys that were not requested, or in another order`);
       const isRevision = createRevision >= 1 && createRevision <= modRevision && modRevision <= revision;
       if (!isRevision || revision > LARGEST_REVISION)
         throw new EtcdError(`${this.endpoint} returned ${printable(key.toString())} with impossible revisions`);
-      before = key;
+      previousKey = key;
     }
   }
 

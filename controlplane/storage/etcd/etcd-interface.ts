@@ -101,7 +101,7 @@ export const LEASE_IDS = 2 ** 48;
 
 /**
  * Returns the gRPC target of a server's URL, such as `etcd-1:2379` of `https://etcd-1`, and whether the server uses TLS.
- * Returns `undefined` for what is no URL with `http` or `https`.
+ * Returns `undefined` if the text is no URL with `http` or `https`.
  */
 export function etcdTarget(url: string): { readonly target: string; readonly isTls: boolean } | undefined {
   const parsed = URL.parse(url);

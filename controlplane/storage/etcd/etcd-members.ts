@@ -91,8 +91,8 @@ export class EtcdMembers {
   }
 
   /**
-   * Creates the access to the member with this URL (`https://10.0.0.1:2379`). Opens no connection yet. Throws `EtcdError` for
-   * what is no such URL.
+   * Creates the access to the member with this URL (`https://10.0.0.1:2379`). Opens no connection yet. Throws `EtcdError` if
+   * the text is no such URL.
    */
   static async at(url: string, tls: GrpcTls): Promise<EtcdMembers> {
     const server = etcdTarget(url);

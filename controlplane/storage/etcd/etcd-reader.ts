@@ -124,7 +124,7 @@ export class EtcdReader {
     await this.#layout.transformer.unlock(kept);
   }
 
-  /** Converts changes of etcd, without those that are not of objects or cannot be read. */
+  /** Converts changes of etcd. Leaves out keys that are not of objects, and values that cannot be read. */
   recordsOf(events: readonly EtcdEvent[]): LogRecord[] {
     return events.flatMap((event) => this.#recordOf(event, { isStart: false }) ?? []);
   }
@@ -153,7 +153,7 @@ export class EtcdReader {
     }
   }
 
-  /** Returns `undefined` for what is no object that this version knows. */
+  /** Returns `undefined` for a key that is not of an object of a known resource. */
   #keyOf(etcdKey: string): string | undefined {
     const { prefix, keys } = this.#layout;
     if (!etcdKey.startsWith(`${prefix}/`)) return undefined;

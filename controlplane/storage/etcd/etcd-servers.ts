@@ -71,8 +71,8 @@ export class EtcdServers {
   }
 
   /**
-   * Creates the access to the servers of etcd. Opens no connection yet. Throws a StorageError `unusable` for what is no URL of
-   * a server.
+   * Creates the access to the servers of etcd. Opens no connection yet. Throws a StorageError `unusable` if there is no server,
+   * or if a text is no URL of a server.
    */
   static async open(options: EtcdServersOptions): Promise<EtcdServers> {
     const { servers, tls } = options;
@@ -93,13 +93,14 @@ export class EtcdServers {
 
   /**
    * Replaces the members. Those that stay keep their connections. If the one in use is not among them, the first one is used.
-   * Does nothing if `urls` is empty or the connections are closed. Throws as `open` does for what is no URL of a server.
+   * Does nothing if `urls` is empty or the connections are closed. Throws a StorageError `unusable` if one of `urls` is no URL
+   * of a server, and then changes nothing.
    */
   async replace(urls: readonly string[]): Promise<void> {
-    const known = new Map(this.#members.map((member) => [member.url, member]));
+    const present = new Map(this.#members.map((member) => [member.url, member]));
     const wanted = new Set(urls);
-    const added = await openMembers([...wanted.difference(known)], this.#tls);
-    const byUrl = new Map([...known, ...added.map((member) => [member.url, member] as const)]);
+    const added = await openMembers([...wanted.difference(present)], this.#tls);
+    const byUrl = new Map([...present, ...added.map((member) => [member.url, member] as const)]);
     const members = [...wanted].flatMap((url) => byUrl.get(url) ?? []);
     const [first] = members;
     if (first === undefined || this.#isClosed) {

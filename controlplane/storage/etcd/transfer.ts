@@ -54,7 +54,7 @@ export async function contentsOf(storage: Storage): Promise<Contents> {
 }
 
 interface Copied extends Contents {
-  /** The difference between the newest revision of the storage and that of etcd; 0 if etcd has reached it. */
+  /** How far the revision of etcd is below the newest revision of the storage. 0 if it is not below. */
   readonly missingRevisions: number;
 }
 

@@ -19,7 +19,7 @@ import { definitionToV1 } from './definition-to-v1.ts';
 export interface EtcdValues {
   /** Converts the stored form of an object, with or without its resource version. */
   toEtcd(value: Buffer): Buffer;
-  /** Converts a value of etcd. Throws for what is no object, and for an object in a version that has another shape. */
+  /** Converts a value of etcd. Throws if the value is no object, or is an object in a version that has another shape. */
   fromEtcd(value: Buffer): Buffer;
 }
 

@@ -23,7 +23,7 @@ const TABLES: ReadonlyMap<string, string> = new Map([
   ['mark', 'CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID'],
 ]);
 
-/** The largest revision: beyond it, there is no room for further ones that a number of JavaScript holds exactly. */
+/** The largest revision. JavaScript holds integers up to twice as large exactly, so there is room for further revisions. */
 const MAX_REVISION = 2 ** 52;
 
 /** A row of the log. */
@@ -78,7 +78,7 @@ export function createFormat(database: Database.Database): void {
 export const isRevision = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MAX_REVISION;
 
-/** Whether the columns have their types, and the checksum is that of key and value. */
+/** Whether the columns have their types, and the checksum matches the key and the value. */
 export function isWhole(row: Readonly<Record<keyof Row, unknown>>): row is Row {
   const { revision, key, value, created, expires, checksum } = row;
   if (typeof key !== 'string' || !(value === null || Buffer.isBuffer(value))) return false;

@@ -53,7 +53,7 @@ export class LogCopy {
     this.#thread.onLost(listener);
   }
 
-  /** Appends those of the records that are newer than the copy. They are durable when the promise resolves. */
+  /** Appends the records that are newer than the copy. They are durable when the promise resolves. */
   async append(records: RecordColumns): Promise<void> {
     const from = records.revisions.findIndex((revision) => revision > this.#lastRevision);
     const newest = newestOf(records);

@@ -7,7 +7,7 @@ import { isRevision, isWhole, type Row } from './database-format.ts';
 
 /** The bytes of values after which a load yields a chunk. */
 const LOAD_BYTES = 2 * 1024 * 1024;
-/** The maximum number of records of a page, because small ones cost time as well. A commit has about half of it at most. */
+/** The maximum number of records of a page, because small records cost time, too. A commit has at most about half as many. */
 const PAGE_RECORDS = 4000;
 
 /** A row as the file has it, before its types are checked. */

@@ -31,9 +31,9 @@ export function refuseDamagedLog(file: string): { readonly hasIncompleteTail: bo
   const state = log === undefined ? WHOLE : examine(log);
   if (log === undefined || !state.isDamaged) return { hasIncompleteTail: state.tail.length > 0 };
   // Another process may have restarted the log while it was read. This does not happen twice in a row.
-  const again = readLog(file);
-  const isSame = again?.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES)) === true;
-  if (!isSame || !examine(again).isDamaged) return { hasIncompleteTail: true };
+  const reread = readLog(file);
+  const isSame = reread?.subarray(0, HEADER_BYTES).equals(log.subarray(0, HEADER_BYTES)) === true;
+  if (!isSame || !examine(reread).isDamaged) return { hasIncompleteTail: true };
   throw new StorageError(
     'unusable',
     `${file} is damaged: writes that were acknowledged cannot be read. Restore a backup; or, to go on with what is whole ` +
