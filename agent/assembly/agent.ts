@@ -145,8 +145,11 @@ async function createNodeParts(
   const settings = evictionSettings(base.flags);
   const events = createEvents(base, api?.events);
   const onStep = nodeStartMetrics(registries.own, base.clock);
-  const node = createNode(base, { version, runtime, client: api?.heartbeats, settings, events, onStep });
   const checkpoints = createCheckpoints(base, api?.client);
+  const node = createNode(base, {
+    ...{ version, runtime, client: api?.heartbeats, settings, events, onStep },
+    onRead: (read) => checkpoints?.pods.saveNode(read),
+  });
   if (checkpoints !== undefined) lifecycle.add(checkpoints);
   await restoreNode(node, checkpoints);
   return { settings, events, node, checkpoints, podClient: checkpoints?.client ?? api?.client };

@@ -32,10 +32,9 @@ export function createCheckpoints(
   };
 }
 
-/** Restores the node's labels and pod CIDRs until the API server sends them, and stores them when they change. */
+/** Restores the labels, taints and pod CIDRs of the node, which hold until the API server sends the node. */
 export async function restoreNode(node: NodeManager, checkpoints: Checkpoints | undefined): Promise<void> {
   if (checkpoints === undefined) return;
   const last = await checkpoints.pods.node();
   if (last?.metadata?.name === node.name) node.restore(last);
-  node.onPodCidrs(() => checkpoints.pods.saveNode(node.node()));
 }

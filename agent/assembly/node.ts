@@ -20,12 +20,13 @@ interface NodeDeps {
   readonly settings: EvictionSettings;
   readonly events: AgentEvents;
   readonly onStep: NonNullable<NodeManagerOptions['onStep']>;
+  readonly onRead: NonNullable<NodeManagerOptions['onRead']>;
 }
 
 /** Creates the node manager. It registers and writes nothing before it runs. */
 export function createNode(base: Base, deps: NodeDeps): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
-  const { version, runtime, client, settings, events, onStep } = deps;
+  const { version, runtime, client, settings, events, onStep, onRead } = deps;
   const manager: NodeManager = new NodeManager({
     client,
     clock,
@@ -43,6 +44,7 @@ export function createNode(base: Base, deps: NodeDeps): NodeManager {
     reportStorage: flags.localStorageCapacityIsolation,
     declaredFeatures: base.effective.gates.enabled('NodeDeclaredFeatures') ? DECLARED_FEATURES : [],
     onStep,
+    onRead,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,

@@ -60,6 +60,8 @@ export interface NodeManagerOptions {
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** Called with each event about the node: at the start, and when a condition or the cordon changes. */
   readonly onTransition?: (transition: Transition) => void;
+  /** Called with the node when it is restored, and each time that it was read from the API server. */
+  readonly onRead?: (node: NodeObject) => void;
   /** The host has cgroup v1. An event warns of that at each start. */
   readonly hasCgroupV1?: boolean;
 }
@@ -324,6 +326,7 @@ export class NodeManager implements NodeInfo {
   #take(node: NodeObject): void {
     if (node.metadata.uid !== undefined) this.#followCordon(node);
     this.#node = node;
+    this.#options.onRead?.(node);
     if (node.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true)
       this.#options.onStep?.('ready');
     const cidrs = podRanges(node);

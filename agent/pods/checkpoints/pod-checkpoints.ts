@@ -88,11 +88,10 @@ export class PodCheckpoints {
     }
   }
 
-  /** Saves the Node of this agent without its status. */
-  saveNode(node: NodeObject): void {
-    // The heartbeats and images change all the time, and a restarted agent finds them again.
-    const { status: _status, ...withoutStatus } = node;
-    this.#store.put('node', () => withoutStatus);
+  /** Saves the Node of this agent without what each heartbeat changes, so that the file is rarely written. */
+  saveNode({ status: _status, ...node }: NodeObject): void {
+    const { resourceVersion: _version, managedFields: _fields, ...metadata } = node.metadata;
+    this.#store.put('node', () => ({ ...node, metadata }));
   }
 
   /** Returns the saved Node, which has no status, or `undefined` if none was saved. */

@@ -12,9 +12,12 @@ import {
   type NodeStatusSource,
 } from '../../../../../agent/node/status/node-manager.ts';
 import type { NodeIdentity } from '../../../../../agent/node/status/node-registration.ts';
+import { CheckpointStore } from '../../../../../agent/pods/checkpoints/checkpoint-store.ts';
+import { PodCheckpoints } from '../../../../../agent/pods/checkpoints/pod-checkpoints.ts';
 import { FakeClient } from '../../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { FakeRuntime } from '../../../../fakes/fake-runtime.ts';
+import { temporaryFolder } from '../../../../temporary-folder.ts';
 
 type Options = Partial<Omit<NodeManagerOptions, 'identity'> & NodeIdentity>;
 
@@ -330,5 +333,20 @@ test('takes pod ranges in their canonical form, and no text that would be anothe
   const rig = setUp({}, { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' }, spec: { podCIDRs } });
   await settled(rig, () => rig.manager.registered);
   assert.deepEqual(rig.manager.podCidrs(), ['10.2.0.0/24', 'fd00::/64']);
+  await rig.stop();
+});
+
+test('labels that are set after the pod ranges are stored too, without what each heartbeat changes', async () => {
+  const store = new CheckpointStore({ directory: temporaryFolder(), clock: new FakeClock(), logger: silentLogger });
+  const checkpoints = new PodCheckpoints({ store, logger: silentLogger });
+  const rig = setUp({ onRead: (node) => checkpoints.saveNode(node) });
+  await settled(rig, () => rig.manager.registered && rig.sent() === 1);
+  await rig.client.patch(nodes, '', 'n1', { type: 'merge', body: { metadata: { labels: { disk: 'ssd' } } } });
+  await settled(rig, () => rig.manager.node().metadata.labels?.['disk'] === 'ssd');
+  const stored = await checkpoints.node();
+  assert.equal(stored?.metadata.labels?.['disk'], 'ssd');
+  assert.equal(stored?.metadata.resourceVersion, undefined);
+  assert.equal(stored?.status, undefined);
+  await store.close();
   await rig.stop();
 });
