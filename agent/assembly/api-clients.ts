@@ -29,7 +29,7 @@ import { keepCertificate } from '../node/certificates/rotation.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import { PROTOBUF_TYPE } from '../../api/http/media-types.ts';
 
-/** The clients of one API server. They share the credentials, which a rotation replaces in all of them. */
+/** The clients of the API servers. They share the credentials, which a rotation replaces in all of them. */
 export interface ApiClients {
   readonly client: HttpClient;
   readonly events: HttpClient;

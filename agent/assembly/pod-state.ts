@@ -7,7 +7,7 @@ import { PodManager } from '../pods/workers/pod-manager.ts';
 import { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';
 
-/** The tables of pods, which the parts below share: desired pods, workers, statuses, and their common view. */
+/** The tables of pods: the desired pods, their workers, their statuses, and a common view of these. */
 export interface PodState {
   readonly desired: PodManager;
   readonly workers: PodWorkers;

@@ -36,7 +36,7 @@ export interface ReadyVolume extends PodVolume {
   readonly readOnly: boolean;
   readonly image?: { readonly reference: string };
   readonly isBlock?: boolean;
-  /** The group of the volume's annotation, for the pod's processes. */
+  /** A supplementary group of the pod's processes, from an annotation of the persistent volume. */
   readonly groupId?: number;
   /** The content is refreshed while the pod exists. */
   readonly refreshes?: boolean;
@@ -200,7 +200,7 @@ export class VolumeSetUp {
       signal,
     });
     if (mounted.setsGroup) await giveToGroup(pod, mounted.path);
-    return { name: volume.name, readOnly, ephemeral: false, ...this.#ofDriver(pod, mounted) };
+    return { name: volume.name, readOnly, ephemeral: false, ...this.#mountFields(pod, mounted) };
   }
 
   async #persistent(request: SetUpRequest, reference: ClaimReference): Promise<ReadyVolume> {
@@ -291,10 +291,10 @@ export class VolumeSetUp {
       await reportGrown(this.#options.client, bound);
       this.#options.onGrown(pod, bound.volume.metadata.name);
     }
-    return { readOnly, isBlock: mounted.isBlock, ...this.#ofDriver(pod, mounted) };
+    return { readOnly, isBlock: mounted.isBlock, ...this.#mountFields(pod, mounted) };
   }
 
-  #ofDriver(pod: Pod, { path, refreshes }: CsiMount): Pick<ReadyVolume, 'path' | 'refreshes' | 'measure'> {
+  #mountFields(pod: Pod, { path, refreshes }: CsiMount): Pick<ReadyVolume, 'path' | 'refreshes' | 'measure'> {
     return { path, refreshes, measure: () => this.#csi().usage(pod.metadata.uid, path) };
   }
 

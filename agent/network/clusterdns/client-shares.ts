@@ -8,8 +8,8 @@ export class ClientShares {
   readonly #maxPerClient: number;
   #total = 0;
 
-  constructor(limits: { readonly most: number; readonly maxPerClient: number }) {
-    this.#maxTotal = limits.most;
+  constructor(limits: { readonly maxTotal: number; readonly maxPerClient: number }) {
+    this.#maxTotal = limits.maxTotal;
     this.#maxPerClient = limits.maxPerClient;
   }
 

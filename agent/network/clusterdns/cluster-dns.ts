@@ -70,9 +70,9 @@ const ALL_ADDRESSES = ['0.0.0.0', '::'] as const;
 const MAX_LISTEN_ATTEMPTS = 10;
 const UPSTREAM_TIMEOUT_MS = 2000;
 /** The maximum numbers of concurrently forwarded queries. Further ones fail with SERVFAIL. */
-const FORWARDED = { most: 1000, maxPerClient: 200 };
+const FORWARDED = { maxTotal: 1000, maxPerClient: 200 };
 const TCP_IDLE_MS = 10_000;
-const CONNECTIONS = { most: 100, maxPerClient: 20 };
+const CONNECTIONS = { maxTotal: 100, maxPerClient: 20 };
 /** The maximum number of queries of one connection that are answered at the same time. */
 const MAX_PIPELINED = 16;
 const MAX_BYTES = { udp: MAX_UDP_BYTES, tcp: LONGEST_MESSAGE_BYTES } as const;

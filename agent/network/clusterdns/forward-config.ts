@@ -2,7 +2,7 @@
  * Reads the ConfigMap `kube-system/kube-dns`, in the form that kube-dns has: `stubDomains` maps domains to the name servers
  * that know them, `upstreamNameservers` replaces the name servers of the host. Pure.
  *
- * What is invalid is left out and reported, so that one wrong entry does not stop the name server.
+ * Invalid entries are left out and reported, so that they do not stop the name server.
  */
 import { isIP } from 'node:net';
 import { parseUpstream } from './upstream.ts';
@@ -14,7 +14,7 @@ export interface ForwardConfig {
   readonly stubDomains: ReadonlyMap<string, readonly string[]>;
   /** The servers for all other names; empty if those of the host are used. */
   readonly upstreams: readonly string[];
-  /** What is invalid, as messages without a full stop. */
+  /** Messages about invalid entries, without a full stop. */
   readonly problems: readonly string[];
 }
 
@@ -70,13 +70,13 @@ export function forwardConfig(
 /** Returns the servers of the longest domain that the name is in; `undefined` if it is in none. */
 export function stubServers({ stubDomains }: ForwardConfig, name: string): readonly string[] | undefined {
   if (stubDomains.size === 0) return undefined;
-  let rest = name.toLowerCase().replace(/\.$/, '');
+  let domain = name.toLowerCase().replace(/\.$/, '');
   for (;;) {
-    const found = stubDomains.get(rest);
+    const found = stubDomains.get(domain);
     if (found !== undefined) return found;
-    const dot = rest.indexOf('.');
+    const dot = domain.indexOf('.');
     if (dot < 0) return undefined;
-    rest = rest.slice(dot + 1);
+    domain = domain.slice(dot + 1);
   }
 }
 
@@ -85,7 +85,7 @@ function parseJson(text: string | undefined, field: string, problems: string[]):
   try {
     return JSON.parse(text);
   } catch {
-    // The text is that of the administrator. The position of the fault is of little use in a field of a ConfigMap.
+    // The message of the parser is left out: the position in a field of a ConfigMap is of little use.
     problems.push(`${field} is not valid JSON`);
     return undefined;
   }

@@ -112,7 +112,7 @@ function addressOf(label: string): string | undefined {
   return isIPv6(v6) ? v6 : undefined;
 }
 
-interface Where {
+interface ServiceContext {
   readonly service: Service;
   readonly namespace: string;
   readonly domain: string;
@@ -125,13 +125,18 @@ interface Where {
 const ALIASED: ReadonlySet<string> = new Set(['A', 'AAAA', 'CNAME']);
 
 /** Returns the records of a service. `before` has the labels before its name. */
-function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
+function serviceRecords(
+  name: string,
+  type: string,
+  before: readonly string[],
+  context: ServiceContext,
+): Found | undefined {
   if (before.length > 2) return undefined;
-  const { service } = where;
+  const { service } = context;
   const { spec } = service;
   if (spec?.type === 'ExternalName') {
     const target = (spec.externalName ?? '').replace(/\.$/, '');
-    // An address is the target of no alias.
+    // An alias leads to a name, and never to an address.
     if (before.length > 0 || target === '' || isIP(target) !== 0) return undefined;
     return ALIASED.has(type) ? { answers: [{ type: 'CNAME', name, data: target }], additionals: [] } : NOTHING;
   }
@@ -139,25 +144,25 @@ function serviceRecords(name: string, type: string, before: readonly string[], w
   const isHeadless = addresses.length === 0;
   if (before.length === 0) {
     // A headless service without ready endpoints does not exist, as in CoreDNS.
-    if (isHeadless && endpointHosts(where).next().done === true) return undefined;
-    if (type === 'SRV') return portRecords(name, '', '', where);
-    const own = isHeadless ? endpointHosts(where).flatMap((host) => host.addresses) : addresses;
-    return addressRecords(name, type, own, where.most);
+    if (isHeadless && endpointHosts(context).next().done === true) return undefined;
+    if (type === 'SRV') return portRecords(name, '', '', context);
+    const own = isHeadless ? endpointHosts(context).flatMap((host) => host.addresses) : addresses;
+    return addressRecords(name, type, own, context.most);
   }
   if (before.length === 1) {
-    const hosts = hostsNamed(before[0] ?? '', where);
+    const hosts = hostsNamed(before[0] ?? '', context);
     if (hosts.length === 0) return undefined;
-    if (type === 'SRV') return srvRecords(name, hosts.values().flatMap(targetsOf(where)), where.most);
+    if (type === 'SRV') return srvRecords(name, hosts.values().flatMap(targetsOf(context)), context.most);
     const own = hosts.flatMap((host) => host.addresses);
-    return addressRecords(name, type, own, where.most);
+    return addressRecords(name, type, own, context.most);
   }
   // CoreDNS takes the labels of port and protocol without an underscore as well.
   const [port = '', protocol = ''] = before.map((label) => label.replace(/^_/, ''));
-  const found = portRecords(name, port, protocol, where);
+  const found = portRecords(name, port, protocol, context);
   if (found.answers.length === 0) return undefined;
   if (type === 'SRV') return found;
   const targets = found.additionals.flatMap((record) => (record.type === type ? [String(record.data)] : []));
-  return addressRecords(name, type, targets, where.most);
+  return addressRecords(name, type, targets, context.most);
 }
 
 interface Host {
@@ -170,7 +175,7 @@ type Ports = Host['ports'];
 
 /** Yields the ready endpoints of a service. `portsOf` selects the ports of a slice, and a slice without any is skipped. */
 function* endpointHosts(
-  { service, namespace, names, from }: Where,
+  { service, namespace, names, from }: ServiceContext,
   portsOf?: (ports: Ports) => Ports,
 ): Generator<Host, undefined> {
   for (const slice of rotated(names.slicesOf(namespace, service.metadata.name ?? ''), from)) {
@@ -185,58 +190,58 @@ function* endpointHosts(
   }
 }
 
-/** Yields all items, beginning at a part of the list. */
+/** Yields all items of the list, beginning at the place `from`, a share of its length. */
 function* rotated<T>(items: readonly T[], from: number): Generator<T, undefined> {
   const start = Math.floor(from * items.length);
   yield* items.values().drop(start);
   yield* items.values().take(start);
 }
 
-/** The ready endpoints of slices by label. Slices of an informer never change, and a query must not visit all of them. */
+/** The ready endpoints of slices by label. Slices of an informer never change, and a query must not visit all endpoints. */
 const hostsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, readonly Host[]>>();
 
-function hostsNamed(label: string, where: Where): Host[] {
-  const { names, namespace, service } = where;
+function hostsNamed(label: string, context: ServiceContext): Host[] {
+  const { names, namespace, service } = context;
   return names.slicesOf(namespace, service.metadata.name ?? '').flatMap((slice) => {
     let cached = hostsOfSlices.get(slice);
     if (cached === undefined) {
-      const hosts = endpointHosts({ ...where, names: { ...names, slicesOf: () => [slice] } });
+      const hosts = endpointHosts({ ...context, names: { ...names, slicesOf: () => [slice] } });
       hostsOfSlices.set(slice, (cached = Map.groupBy(hosts, (host) => host.label)));
     }
     return cached.get(label) ?? [];
   });
 }
 
-/** A port of a name that a SRV record leads to. */
+/** What an SRV record leads to: a name and a port. */
 interface Target {
   readonly target: string;
   readonly port: number;
   readonly addresses: readonly string[];
 }
 
-const serviceNameOf = ({ service, namespace, domain }: Where): string =>
+const serviceNameOf = ({ service, namespace, domain }: ServiceContext): string =>
   `${service.metadata.name}.${namespace}.svc.${domain}`;
 
 const targetsOf =
-  (where: Where) =>
+  (context: ServiceContext) =>
   ({ label, addresses, ports }: Host): readonly Target[] =>
-    ports.map(({ port = 0 }) => ({ target: `${label}.${serviceNameOf(where)}`, port, addresses }));
+    ports.map(({ port = 0 }) => ({ target: `${label}.${serviceNameOf(context)}`, port, addresses }));
 
 /**
  * Returns the SRV records of ports with this name and protocol; empty matches any. A headless service has one record
  * for each endpoint.
  */
-function portRecords(name: string, port: string, protocol: string, where: Where): Found {
-  const { service, most } = where;
+function portRecords(name: string, port: string, protocol: string, context: ServiceContext): Found {
+  const { service, most } = context;
   const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
     (port === '' || each.name === port) && (protocol === '' || (each.protocol ?? 'TCP').toLowerCase() === protocol);
   const addresses = (service.spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
   if (addresses.length === 0) {
-    const hosts = endpointHosts(where, (ports) => ports.filter(wanted));
-    return srvRecords(name, hosts.flatMap(targetsOf(where)), most);
+    const hosts = endpointHosts(context, (ports) => ports.filter(wanted));
+    return srvRecords(name, hosts.flatMap(targetsOf(context)), most);
   }
   const ports = (service.spec?.ports ?? []).filter(wanted);
-  const target = serviceNameOf(where);
+  const target = serviceNameOf(context);
   return srvRecords(
     name,
     ports.values().map((each) => ({ target, port: each.port ?? 0, addresses })),
@@ -249,7 +254,7 @@ function srvRecords(name: string, all: IteratorObject<Target>, most: number): Fo
   const targets = new Map<string, Target>();
   const addresses = new Map<string, Set<string>>();
   let found = 0;
-  // Many endpoints may have one name.
+  // Many endpoints may have one name, so more of them are read than records are needed.
   for (const each of all.take(4 * most)) {
     const { target, port } = each;
     // Ports of several protocols may have one number, and an endpoint an address of each family.
@@ -279,14 +284,14 @@ function addressRecords(name: string, type: string, addresses: Iterable<string>,
   if (type !== 'A' && type !== 'AAAA') return NOTHING;
   const ofType = new Set<string>();
   for (const address of addresses) {
-    // An IPv6 address always has a colon, and nothing else is stored as an address.
+    // The addresses are valid, and only those of IPv6 have a colon.
     if (address.includes(':') === (type === 'AAAA')) ofType.add(address);
     if (ofType.size > most) break;
   }
   return { answers: [...ofType].map((data) => ({ type, name, data })), additionals: [] };
 }
 
-/** Answers a question for a name under `in-addr.arpa` or `ip6.arpa`. Returns `undefined` for an address that no name has. */
+/** Answers a question for a name under `in-addr.arpa` or `ip6.arpa`. Returns `undefined` if no name has the address. */
 export function reverseRecords(
   { name, type }: RecordQuestion,
   { domain, names, most = Number.MAX_SAFE_INTEGER }: Zone,
@@ -313,7 +318,7 @@ function* targetsAt(address: string, domain: string, names: ClusterNames): Gener
   }
 }
 
-/** The labels of the ready endpoints of slices by address, for the same reason as `hostsOfSlices`. */
+/** The labels of the ready endpoints of slices by address, kept for the same reason as `hostsOfSlices`. */
 const labelsOfSlices = new WeakMap<EndpointSlice, ReadonlyMap<string, string>>();
 
 function labelsOf(slice: EndpointSlice): ReadonlyMap<string, string> {

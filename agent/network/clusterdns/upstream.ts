@@ -70,7 +70,7 @@ export function askOverUdp({ address, port }: Upstream, question: Buffer, timeou
   }).finally(() => socket.close());
 }
 
-/** Forwards a query over TCP. Rejects if the server does not answer within the timeout, or with something else. */
+/** Forwards a query over TCP. Rejects if no answer comes in time, or one that is not to this query. */
 export function askOverTcp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
   const { query, accept } = exchangeOf(question);
   const socket = connect({ host: address, port });
@@ -114,27 +114,27 @@ export class FramedMessages {
 
   /** Takes the next bytes of the connection, and calls `onMessage` with each message that they complete. */
   push(data: Buffer): void {
-    let rest = this.#incomplete.length === 0 ? data : Buffer.concat([this.#incomplete, data]);
-    while (rest.length >= 2 && rest.length >= 2 + rest.readUInt16BE(0)) {
-      const end = 2 + rest.readUInt16BE(0);
-      this.#onMessage(rest.subarray(2, end));
-      rest = rest.subarray(end);
+    let received = this.#incomplete.length === 0 ? data : Buffer.concat([this.#incomplete, data]);
+    while (received.length >= 2 && received.length >= 2 + received.readUInt16BE(0)) {
+      const end = 2 + received.readUInt16BE(0);
+      this.#onMessage(received.subarray(2, end));
+      received = received.subarray(end);
     }
-    this.#incomplete = rest;
+    this.#incomplete = received;
   }
 }
 
 /** Reads the queries of a client from a connection, one at a time. Throws if one is too long. */
 export async function* queriesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let rest: Buffer = Buffer.alloc(0);
+  let received: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    while (rest.length >= 2) {
-      const end = 2 + rest.readUInt16BE(0);
+    received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+    while (received.length >= 2) {
+      const end = 2 + received.readUInt16BE(0);
       if (end > 2 + MAX_QUERY_BYTES) throw new Error('a DNS query is too long');
-      if (rest.length < end) break;
-      yield rest.subarray(2, end);
-      rest = rest.subarray(end);
+      if (received.length < end) break;
+      yield received.subarray(2, end);
+      received = received.subarray(end);
     }
   }
 }

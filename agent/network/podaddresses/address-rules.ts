@@ -22,7 +22,7 @@ export interface PodInterface {
   readonly addresses: readonly string[];
 }
 
-/** The priority of the chain, which is before everything else that reads frames of bridges, as that of br_netfilter is. */
+/** The priority of the chain: before all other chains and hooks that read frames of bridges, such as br_netfilter. */
 const PRIORITY = -300;
 const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 
@@ -74,8 +74,8 @@ const FROM_NOWHERE =
   'nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report';
 
 /**
- * Returns the rules of one port. They drop frames of other protocols: those with a VLAN tag could carry any address to the
- * host.
+ * Returns the rules of one port. They accept no protocols but ARP, IPv4 and IPv6: a frame with a VLAN tag could carry any
+ * address to the host.
  */
 function portChain({ index, mac, addresses }: PodInterface): string[] {
   const own = addresses.flatMap((text) => parseIp(text) ?? []);
@@ -112,7 +112,7 @@ export function addressRulesProblem(nft: Pick<Nftables, 'problem'>, table: strin
   return nft.problem(trialScript(`${table}_trial`));
 }
 
-/** Returns the script of a table whose rules have every expression. */
+/** Returns the script of a table that has every expression which the rules of pods use. */
 export function trialScript(table: string): string {
   const addresses = ['192.0.2.1', '2001:db8::1'];
   return addressScript(table, [{ port: 'trial', index: 1, mac: '02:00:00:00:00:01', addresses }], [2]);

@@ -36,7 +36,7 @@ export interface ClusterNode {
   readonly addresses: readonly string[];
   readonly publicKey: string;
   readonly endpoint: string;
-  /** The annotation `CLAIMS`. Agents of earlier releases stored none. */
+  /** The annotation `CLAIMS`. Nodes that an agent of an earlier release has stored lack it. */
   readonly claims?: string;
 }
 
@@ -99,7 +99,7 @@ export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peer
   const peers: Peer[] = [];
   const refusals: Refusal[] = [];
   const others = nodes.filter(({ name, ranges }) => name !== own.name && ranges.length > 0).sort(byAge);
-  // Other API servers let nodes write the record themselves.
+  // Only the control plane of orchlet publishes the ranges. Other API servers let nodes write the record themselves.
   const holders = holdersOf(others, { isRecorded: own.clusterRanges.length > 0 });
   for (const node of others) {
     const checked = checkedPeer(node, taken, holders, own.clusterRanges);
@@ -124,7 +124,7 @@ function byAge(a: ClusterNode, b: ClusterNode): number {
   return a.name < b.name ? -1 : 1;
 }
 
-/** The names of the nodes that have an address or a key, of those that claim it. */
+/** The name of the node that each claimed address and key belongs to. */
 type Holders = ReadonlyMap<string, string>;
 
 /**
@@ -183,7 +183,7 @@ function checkedPeer(
     if (problem !== '') return `its address ${shown(text)} ${problem}`;
     addresses.push(address);
   }
-  if (addresses.length === 0) return 'it has no address';
+  if (addresses.length === 0) return 'it has no address of type InternalIP';
   return { name: node.name, ranges, addresses, ...keyOf(node, addresses, holders) };
 }
 

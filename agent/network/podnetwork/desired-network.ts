@@ -28,7 +28,7 @@ export const LINK_PREFIX = 'orchlet.';
 export const ROUTE_PROTOCOL = 111;
 /** The VXLAN network identifier (VNI) of the link, the same on all nodes. */
 const VXLAN_ID = 7842;
-/** The UDP ports that Linux and WireGuard use by default. */
+/** The default UDP ports of VXLAN in Linux, and of WireGuard. */
 export const DEFAULT_PORTS = { vxlan: 8472, wireguard: 51_820 } as const;
 
 /** The bytes that encapsulation adds to a packet, by the family of the node addresses. */

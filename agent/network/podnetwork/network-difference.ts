@@ -1,6 +1,6 @@
 /**
- * Compares what the kernel has with what it must have, and returns the commands that make up the difference. Pure. What is as
- * desired is not touched, so that packets flow on while other nodes come and go.
+ * Compares what the kernel has with what it must have, and returns the commands that make up the difference. Pure. No
+ * command touches what is already as desired, so that packets flow on while other nodes come and go.
  */
 import {
   type DesiredNetwork,

@@ -11,7 +11,8 @@ const execute = promisify(execFile);
 /** The arguments that wait for the xtables lock, which other processes hold only briefly. */
 const WAIT = ['-w', '10'];
 /**
- * The chain that Docker calls before its own rules, which it moves to the beginning of FORWARD whenever it creates a network.
+ * The chain that Docker calls before its own rules. Docker moves these calls to the beginning of FORWARD whenever it creates a
+ * network.
  */
 const DOCKER_USER = 'DOCKER-USER';
 /** A jump to a chain of the pod network or of the service proxy. */

@@ -106,7 +106,7 @@ function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   ];
 }
 
-/** Joins adjacent ranges, so that a cluster of many nodes has few. The result has exactly the addresses of the ranges. */
+/** Joins adjacent ranges, so that many nodes need few rules. The result has exactly the addresses of the ranges. */
 export function mergedRanges(ranges: readonly Cidr[]): Cidr[] {
   const sorted = ranges.toSorted((a, b) =>
     a.base < b.base ? -1 : a.base > b.base ? 1 : a.prefixLength - b.prefixLength,

@@ -1,7 +1,7 @@
 /**
  * Reads and writes the content of `kubelet_internal_checkpoint` in the device plugins' directory, in the kubelet's
  * format and with its checksum. The checkpoint records the devices of each container, the allocation response of the
- * plugin, and the resources that had plugins.
+ * plugin, and the healthy devices by resource.
  */
 import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
 import { isJsonObject } from '../../../../api/meta/json-object.ts';
@@ -40,7 +40,7 @@ export function deviceCheckpoint(
   return { Data: data, Checksum: deviceChecksum(data) };
 }
 
-/** Throws if the content is not a checkpoint or is corrupted. */
+/** Returns what `deviceCheckpoint` was given. Throws if the content is not a checkpoint or is corrupted. */
 export function readDeviceCheckpoint(json: unknown): {
   readonly entries: readonly PodDevicesEntry[];
   readonly registered: Readonly<Record<string, readonly string[]>>;

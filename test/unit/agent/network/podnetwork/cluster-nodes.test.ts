@@ -125,7 +125,7 @@ describe('the peers of the pod network', () => {
       [node('b', { addresses: ['10.244.0.7'] })],
       ['b: its address "10.244.0.7" lies in the pod range 10.244.0.0/24'],
     ],
-    ['no address', [node('b', { addresses: [] })], ['b: it has no address']],
+    ['no address', [node('b', { addresses: [] })], ['b: it has no address of type InternalIP']],
     [
       'text instead of an address, of which only the beginning is shown',
       [node('b', { addresses: [`x${'y'.repeat(200)}`] })],
