@@ -24,7 +24,7 @@ export function podSources(
   base: Base,
   client: HttpClient | undefined,
   checkpoints: PodCheckpoints | undefined,
-  outside: {
+  callbacks: {
     readonly onBadManifest: (file: string, message: string) => void;
     readonly nodeSynced: () => Promise<void>;
   },
@@ -34,7 +34,7 @@ export function podSources(
   readonly statics: StaticObjects;
 } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
-  const { onBadManifest, nodeSynced } = outside;
+  const { onBadManifest, nodeSynced } = callbacks;
   const reader = createPodReader();
   const shared = { nodeName, clock, logger, yaml: createYamlThread({ clock }), reader };
   const submitted = flags.enablePodManifestsHandler

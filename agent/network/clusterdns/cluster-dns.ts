@@ -305,7 +305,7 @@ export class ClusterDns {
     return { code: NO_ERROR, answers: next === undefined ? [] : [...answers, ...next], additionals };
   }
 
-  /** Returns what an alias leads to; `undefined` if that is a name of the cluster without such records, as in CoreDNS. */
+  /** Returns the records of an alias's target; `undefined` if that is a name of the cluster without such, as in CoreDNS. */
   async #followAlias(next: Question, aliases: number, client: Client): Promise<readonly Answer[] | undefined> {
     const local = await this.#resolveLocally(next, aliases, client);
     if (local !== undefined) return local.answers.length > 0 ? local.answers : undefined;
@@ -366,7 +366,7 @@ function queryFault(message: Buffer): 'no query' | 'malformed' | undefined {
   return isPlain ? undefined : 'malformed';
 }
 
-/** Returns the response code of a query that this server answers in no case; NO_ERROR for others. */
+/** Returns the response code of a query that this server always refuses; NO_ERROR for others. */
 function refusalOf(query: DecodedPacket, question: Question): number {
   const option = query.additionals?.find((each) => each.type === 'OPT');
   if (option !== undefined && option.ednsVersion !== 0) return BAD_VERSION;

@@ -71,7 +71,7 @@ export class MessageWriter {
   readonly #parts: Buffer[];
   readonly #limit: number;
   #length: number;
-  /** The positions of the names of the message, by their encoded bytes; also of the ends of names, from a label on. */
+  /** The positions of the names of the message, and of their suffixes, by their encoded bytes. */
   readonly #positions = new Map<string, number>();
 
   /** Starts with the header and the questions. The limit, in bytes, is for them and all records but OPT, which always fits. */
@@ -130,13 +130,13 @@ export class MessageWriter {
     return Buffer.concat(this.#parts);
   }
 
-  #count(section: keyof typeof COUNTS, more: number): void {
+  #count(section: keyof typeof COUNTS, change: number): void {
     const [start] = this.#parts;
     const at = COUNTS[section];
-    start?.writeUInt16BE(start.readUInt16BE(at) + more, at);
+    start?.writeUInt16BE(start.readUInt16BE(at) + change, at);
   }
 
-  /** Replaces the longest end of the name that the message has already by a pointer to it. */
+  /** Replaces the longest suffix of the name that the message already has by a pointer to it. */
   #compressed(name: Buffer): Buffer {
     for (let at = 0; name[at] !== 0; at += 1 + (name[at] ?? 0)) {
       const position = this.#positions.get(name.toString('latin1', at));

@@ -23,7 +23,7 @@ const PLAIN_UDP_BYTES = 512;
 export const MAX_UDP_BYTES = 1232;
 /** The size of the record OPT without options. */
 const OPTION_BYTES = 11;
-/** The response codes that the header has room for. */
+/** The bits of a response code that the header has room for. */
 const CODE_OF_HEADER = 0xf;
 /** The shortest record in a response: the root as name, type, class, TTL, length and an IPv4 address. */
 export const SHORTEST_RECORD_BYTES = 15;

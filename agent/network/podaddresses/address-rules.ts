@@ -70,7 +70,7 @@ function unboundChain(interfaces: readonly PodInterface[]): string[] {
 }
 
 /** What a host sends from `::`: duplicate address detection (RFC 4862), router solicitations and multicast listener reports. */
-const FROM_NOWHERE =
+const FROM_UNSPECIFIED =
   'nd-neighbor-solicit, nd-router-solicit, mld-listener-report, mld-listener-done, mld2-listener-report';
 
 /**
@@ -91,7 +91,7 @@ function portChain({ index, mac, addresses }: PodInterface): string[] {
     '    icmpv6 type { nd-router-advert, nd-redirect } drop',
     // The 128 bits are the target of the neighbor advertisement. Older releases of nft have no name for it.
     `    icmpv6 type nd-neighbor-advert ${targets.length === 0 ? '' : `@th,64,128 != { ${targets.join(', ')} } `}drop`,
-    `    ip6 saddr :: icmpv6 type { ${FROM_NOWHERE} } accept`,
+    `    ip6 saddr :: icmpv6 type { ${FROM_UNSPECIFIED} } accept`,
     ipv6.length === 0 ? '    ether type ip6 drop' : `    ip6 saddr != { ${ipv6.join(', ')} } drop`,
     '    ether type { arp, ip, ip6 } accept',
     '    drop',

@@ -104,7 +104,7 @@ export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
 
 type Run = (tool: string, args: readonly string[]) => Promise<string>;
 
-/** Reads the JSON of a tool. Where it has found nothing, it prints nothing or empty objects. */
+/** Reads the JSON of a tool. A tool that has found nothing prints nothing or empty objects. */
 async function readItems<T>(run: Run, tool: string, args: readonly string[]): Promise<readonly T[]> {
   const output = await run(tool, ['-j', ...args]);
   const items = output.trim() === '' ? [] : (JSON.parse(output) as readonly T[]);
@@ -165,7 +165,7 @@ function emptyIfNotFound(error: unknown): [] {
 async function feed(command: string, args: readonly string[], lines: readonly string[]): Promise<void> {
   const { code, stderr } = await runWithInput(command, args, `${lines.join('\n')}\n`);
   if (code === 0) return;
-  // `Command failed -:3` names the line of the failure before it.
+  // `Command failed -:3` names the line whose error the tool has printed before.
   const failed = [...stderr.matchAll(/^Command failed \S+:(\d+)$/gm)].map(
     ([, number]) => lines[Number(number) - 1] ?? '',
   );

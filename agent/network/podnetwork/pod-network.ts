@@ -1,7 +1,7 @@
 /**
  * Keeps the network between the pods of this node and those of other nodes: the CNI configuration of the runtime, the link to
  * other nodes with its routes, and the rules for their packets. Each turn compares the host with the nodes of the cluster and
- * applies the difference, so that what others change is repaired.
+ * applies the difference, so that it repairs what other programs change.
  *
  * Everything stays when the agent stops, as pods do, unless it calls `close({ remove: true })`. A restarted agent takes it
  * over, and knows the other nodes from its memory until the API server answers. One agent works in a network namespace.
@@ -221,7 +221,8 @@ export class PodNetwork {
       );
       return false;
     }
-    const mtu = uplink === undefined ? podMtu(mode, { mtu: USUAL_MTU, address: NOWHERE }) : podMtu(mode, uplink);
+    const mtu =
+      uplink === undefined ? podMtu(mode, { mtu: USUAL_MTU, address: UNSPECIFIED_IPV4 }) : podMtu(mode, uplink);
     const addressDirectory = join(stateDirectory, 'addresses');
     await writeCniConfiguration(places, stateDirectory, cniConfiguration({ ranges, mtu, hairpin, addressDirectory }));
     return true;
@@ -360,4 +361,4 @@ export class PodNetwork {
   }
 }
 
-const NOWHERE: Ip = { family: 4, value: 0n, mapped: false };
+const UNSPECIFIED_IPV4: Ip = { family: 4, value: 0n, mapped: false };

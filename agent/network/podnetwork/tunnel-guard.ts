@@ -54,8 +54,8 @@ export function guardScript(port: number, peers: readonly GuardedPeer[]): string
 }
 
 /**
- * Where the encapsulated packet has its parts, in bits from the header of UDP: the headers of UDP, VXLAN and Ethernet have 8, 8
- * and 14 bytes (RFC 7348, section 5), and the source is at byte 12 of IPv4 and at byte 8 of IPv6.
+ * Where the encapsulated packet has its parts, in bits from the start of the UDP header: the headers of UDP, VXLAN and
+ * Ethernet have 8, 8 and 14 bytes (RFC 7348, section 5), and the source is at byte 12 of IPv4 and at byte 8 of IPv6.
  */
 const ETHER_TYPE_AT = (8 + 8 + 12) * 8;
 const INNER = {

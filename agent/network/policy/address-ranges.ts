@@ -36,8 +36,8 @@ const rangeOf = (cidr: Cidr): AddressRange => ({
 });
 
 /**
- * Returns the addresses of a block without the exceptions; none if the block is not a CIDR. An exception that is not a CIDR is
- * ignored.
+ * Returns the addresses of a block without the exceptions; none if the block is not a CIDR. An exception that is not a CIDR,
+ * or is outside the block, is ignored.
  */
 export function blockRanges(block: { readonly cidr: string; readonly except?: readonly string[] }): AddressRange[] {
   const cidr = parseCidr(block.cidr);
@@ -46,7 +46,7 @@ export function blockRanges(block: { readonly cidr: string; readonly except?: re
   const holes = (block.except ?? [])
     .flatMap((text) => parseCidr(text) ?? [])
     .map(rangeOf)
-    .filter((hole) => hole.family === family)
+    .filter((hole) => hole.family === family && hole.first <= last)
     .sort((a, b) => (a.first < b.first ? -1 : a.first > b.first ? 1 : 0));
   const ranges: AddressRange[] = [];
   let next = first;

@@ -340,8 +340,8 @@ function serviceKeysOf({ metadata }: EndpointSlice): string[] {
 
 /**
  * Returns the function that sets kernel parameters for the rules. It makes traffic between pods of one bridge pass netfilter,
- * so that responses come from the service's address. For IPv4 it also enables forwarding, and it allows to route from node
- * ports of 127.0.0.1 if the rules provide them. A parameter that cannot be set is logged.
+ * so that responses come from the service's address. For IPv4 it also enables forwarding, and, if the rules provide node ports
+ * at 127.0.0.1, the routing of packets of that address. A parameter that cannot be set is logged.
  */
 export function prepareHost(logger: Logger): (settings: RuleSettings) => Promise<void> {
   return async ({ family, localhostNodePorts }) => {
