@@ -1,7 +1,6 @@
 /**
- * Defines the flags of the control plane. They have the names and meanings of the flags of kube-apiserver and
- * kube-controller-manager, plus `--data-dir`. `--help`, completion and the docs derive from this table. The other files of this
- * folder define the groups.
+ * Defines the flags of the control plane. Those that kube-apiserver or kube-controller-manager has as well have the same names
+ * and meanings. `--help`, completion and the docs derive from this table. The other files of this folder define the groups.
  */
 import type { FlagValues } from '../../api/component/flags.ts';
 import { admissionFlags } from './admission.ts';

@@ -18,7 +18,7 @@ interface ReviewersOptions {
   readonly authorizer: Authorizer;
   readonly rules: RuleResolver;
   readonly tokens: TokenAuthenticator;
-  /** What a TokenReview without a token in its text reports, if anything. */
+  /** The user whom a TokenReview reports if its text contains no token. `undefined` if the review then reports no user. */
   readonly anonymous: Authenticated | undefined;
   readonly apiAudiences: readonly string[];
   readonly issuer: TokenIssuer;

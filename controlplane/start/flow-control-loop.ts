@@ -1,6 +1,6 @@
 /**
  * Starts API priority and fairness for the API server: configures it from the stored objects as they change, lends seats
- * between priority levels every ten seconds, and keeps the objects that every cluster has.
+ * between priority levels every ten seconds, and restores the default flow schemas and priority levels every minute.
  */
 import { background } from '../../api/machinery/background.ts';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/client/resources.ts';

@@ -12,7 +12,7 @@ import { isPartEnabled } from '../options/parts.ts';
 import type { Parts } from './parts.ts';
 import { AUTHENTICATED_GROUP, MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
-/** The units of systemd name it as `--pod-manifest-path` of the node agent. */
+/** The folder of static pods: the value of `--pod-manifest-path` of the node agent in the units of systemd. */
 const STATIC_POD_FOLDER = '/etc/orchlet/manifests';
 const USER = 'orchlet:manifests';
 const FIELD_MANAGER = 'orchlet-manifests';
@@ -52,7 +52,7 @@ export async function startManifestsLoop(
 
 /**
  * Resolves to the identity of the data directory, which no backup contains, and creates it if it is missing. If the disk is
- * full, it counts for this start alone.
+ * full, the new identity lasts until the process exits.
  */
 async function installationOf(directory: string): Promise<string> {
   const path = join(directory, 'installation');
