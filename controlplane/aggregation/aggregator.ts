@@ -319,10 +319,10 @@ export class Aggregator {
     state: { readonly status: string; readonly reason: string; readonly message: string },
   ): Promise<void> {
     const current = this.#remote.get(name);
-    const known = current?.status?.conditions?.find(({ type }) => type === 'Available');
+    const former = current?.status?.conditions?.find(({ type }) => type === 'Available');
     if (current === undefined) return;
-    if (known?.status === state.status && known.reason === state.reason && known.message === state.message) return;
-    const since = known?.status === state.status ? known.lastTransitionTime : formatTime(this.#options.clock.now());
+    if (former?.status === state.status && former.reason === state.reason && former.message === state.message) return;
+    const since = former?.status === state.status ? former.lastTransitionTime : formatTime(this.#options.clock.now());
     const others = (current.status?.conditions ?? []).filter(({ type }) => type !== 'Available');
     const condition: Condition = { type: 'Available', ...state, lastTransitionTime: since };
     const next = { ...structuredClone(current), status: { conditions: [...others, condition] } };

@@ -63,14 +63,14 @@ export class PeerVerifier {
     if (presented === undefined) this.#presented.set(peer, (presented = presentedBy(peer)));
     const { raws, key } = presented;
     const nowMs = this.#clock.now();
-    let known = this.#remembered.get(key);
-    if (known === undefined || nowMs >= known.untilMs) {
-      known = this.#verified(raws, roots, nowMs);
+    let remembered = this.#remembered.get(key);
+    if (remembered === undefined || nowMs >= remembered.untilMs) {
+      remembered = this.#verified(raws, roots, nowMs);
       if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.clear();
-      this.#remembered.set(key, known);
+      this.#remembered.set(key, remembered);
     }
-    if (!known.result.valid) throw new AuthenticationError([known.result.reason]);
-    return known;
+    if (!remembered.result.valid) throw new AuthenticationError([remembered.result.reason]);
+    return remembered;
   }
 
   #verified(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number): Remembered {

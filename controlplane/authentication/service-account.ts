@@ -188,17 +188,17 @@ async function bound(
     extra[`${EXTRA}pod-name`] = [pod.name];
     extra[`${EXTRA}pod-uid`] = [pod.uid];
   }
-  const known = identity(namespace, account, extra, common);
+  const authenticated = identity(namespace, account, extra, common);
   const warnAfter = claims['warnafter'];
-  if (typeof warnAfter !== 'number') return known;
+  if (typeof warnAfter !== 'number') return authenticated;
   const isStale = nowMs / 1000 > warnAfter;
   options.onToken?.(isStale ? 'stale' : 'valid');
-  if (!isStale) return known;
+  if (!isStale) return authenticated;
   const seconds = Math.round(nowMs / 1000 - warnAfter);
   return {
-    ...known,
+    ...authenticated,
     annotations: {
-      'authentication.k8s.io/stale-token': `subject: ${known.user.name}, seconds after warning threshold: ${seconds}`,
+      'authentication.k8s.io/stale-token': `subject: ${authenticated.user.name}, seconds after warning threshold: ${seconds}`,
     },
   };
 }

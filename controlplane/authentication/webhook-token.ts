@@ -105,8 +105,8 @@ function resultOf(
   const accepted = answered.length === 0 ? apiAudiences : answered;
   const audiences = wanted.filter((audience) => accepted.includes(audience));
   if (wanted.length > 0 && audiences.length === 0) return undefined;
-  const given = isJsonObject(user['extra']) ? Object.entries(user['extra']) : [];
-  const extra = Object.fromEntries(given.map(([key, values]) => [key, strings(values)]));
+  const extraEntries = isJsonObject(user['extra']) ? Object.entries(user['extra']) : [];
+  const extra = Object.fromEntries(extraEntries.map(([key, values]) => [key, strings(values)]));
   return {
     audiences,
     user: {

@@ -124,18 +124,18 @@ export function* missingInSlices(
     }
     return false;
   };
-  const apart: PolicyRule[] = [];
+  const uncovered: PolicyRule[] = [];
   for (const rule of wanted) {
     const whole = wholeOf(rule);
-    if (whole === undefined || !(yield* isCovered(whole))) apart.push(rule);
+    if (whole === undefined || !(yield* isCovered(whole))) uncovered.push(rule);
   }
-  const combinations = apart.reduce((sum, rule) => sum + combinationsOf(rule), 0);
+  const combinations = uncovered.reduce((sum, rule) => sum + combinationsOf(rule), 0);
   if (combinations > MAX_COMBINATIONS)
     throw new TooManyCombinations(
       `the rules have more than ${MAX_COMBINATIONS} combinations of groups, resources, verbs and names`,
     );
   const missing: PolicyRule[] = [];
-  for (const single of apart.flatMap(breakDown)) if (!(yield* isCovered(single))) missing.push(single);
+  for (const single of uncovered.flatMap(breakDown)) if (!(yield* isCovered(single))) missing.push(single);
   return compact(missing);
 }
 

@@ -237,8 +237,9 @@ function subjectKey(subject: Subject, namespace: string): string | undefined {
     case 'Group':
       return `g:${subject.name}`;
     case 'ServiceAccount': {
-      const own = subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
-      return own === '' ? undefined : `u:system:serviceaccount:${own}:${subject.name}`;
+      const accountNamespace =
+        subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
+      return accountNamespace === '' ? undefined : `u:system:serviceaccount:${accountNamespace}:${subject.name}`;
     }
     default:
       return undefined;
@@ -247,8 +248,8 @@ function subjectKey(subject: Subject, namespace: string): string | undefined {
 
 function describe(subject: Subject, namespace: string): string {
   if (subject.kind !== 'ServiceAccount') return `${subject.kind} ${quote(subject.name)}`;
-  const own = subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
-  return `${subject.kind} ${quote(`${subject.name}/${own}`)}`;
+  const accountNamespace = subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
+  return `${subject.kind} ${quote(`${subject.name}/${accountNamespace}`)}`;
 }
 
 function reasonOf(grant: Grant): string {

@@ -80,16 +80,16 @@ export async function ensureAdminKubeconfig(
   const isSameServer =
     text.includes(`    server: ${server}\n`) && data('certificate-authority-data') === authority.certificatePem;
   if (why === undefined && isSameServer) return { text, issued: undefined, isWritten: true };
-  const made = why === undefined ? undefined : await issue(ADMIN, authority, nowMs);
+  const issuedNow = why === undefined ? undefined : await issue(ADMIN, authority, nowMs);
   const renewed = kubeconfig({
     server,
     ca: authority.certificatePem,
-    certificate: made?.certificatePem ?? data('client-certificate-data'),
-    key: made?.privateKeyPem ?? keyPem,
+    certificate: issuedNow?.certificatePem ?? data('client-certificate-data'),
+    key: issuedNow?.privateKeyPem ?? keyPem,
   });
   return {
     text: renewed,
-    issued: made === undefined || why === undefined ? undefined : { certificate: made.certificate, why },
+    issued: issuedNow === undefined || why === undefined ? undefined : { certificate: issuedNow.certificate, why },
     isWritten: await writeFileIfRoom(path, renewed, 0o600),
   };
 }

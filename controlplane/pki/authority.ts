@@ -154,11 +154,11 @@ export async function ensureCertificate(
       return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined, isWritten: true };
     }
   }
-  const made = await issue(wanted, authority, nowMs);
+  const issuedNow = await issue(wanted, authority, nowMs);
   const isWritten =
-    (await writeFileIfRoom(paths.key, made.privateKeyPem, 0o600)) &&
-    (await writeFileIfRoom(paths.crt, made.certificatePem, 0o644));
-  return { ...made, issued: why, isWritten };
+    (await writeFileIfRoom(paths.key, issuedNow.privateKeyPem, 0o600)) &&
+    (await writeFileIfRoom(paths.crt, issuedNow.certificatePem, 0o644));
+  return { ...issuedNow, issued: why, isWritten };
 }
 
 /** Issues a certificate for a new key. */

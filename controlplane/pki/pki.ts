@@ -181,14 +181,14 @@ async function ensureLeaves(
     ensure('front-proxy-client', client(FRONT_PROXY_CLIENT), frontProxyCa),
   ]);
   let changed = false;
-  for (const [name, made] of Object.entries({ apiserver, kubeletClient, frontProxyClient })) {
-    if (made.issued === undefined) continue;
+  for (const [name, ensured] of Object.entries({ apiserver, kubeletClient, frontProxyClient })) {
+    if (ensured.issued === undefined) continue;
     changed = true;
     options.logger.info(
-      { certificate: name, why: made.issued, notAfter: new Date(made.certificate.notAfterMs) },
+      { certificate: name, why: ensured.issued, notAfter: new Date(ensured.certificate.notAfterMs) },
       'Issued a certificate',
     );
-    if (!made.isWritten) options.logger.warn({ certificate: name }, NOT_WRITTEN);
+    if (!ensured.isWritten) options.logger.warn({ certificate: name }, NOT_WRITTEN);
   }
   return { material: { ca, frontProxyCa, apiserver, kubeletClient, frontProxyClient }, changed };
 }
@@ -242,8 +242,8 @@ async function ensureServiceAccountKey({
   const paths = { key: join(directory, 'sa.key'), pub: join(directory, 'sa.pub') };
   const [existing, listed = ''] = await Promise.all([readIfThere(paths.key), readIfThere(paths.pub)]);
   const pem = existing ?? privateKeyPem((await (serviceAccountKey ?? generateKey('rsa'))).privateKey);
-  const own = createPublicKey(createPrivateKey(pem)).export({ type: 'spki', format: 'pem' }).toString();
-  const publicKeyPem = listed.includes(own.trim()) ? listed : `${own}${listed}`;
+  const ownPublicKey = createPublicKey(createPrivateKey(pem)).export({ type: 'spki', format: 'pem' }).toString();
+  const publicKeyPem = listed.includes(ownPublicKey.trim()) ? listed : `${ownPublicKey}${listed}`;
   if (existing === undefined) await writeFileAtomic(paths.key, pem, 0o600);
   if (publicKeyPem !== listed) await writeFileAtomic(paths.pub, publicKeyPem, 0o644);
   return { privateKeyPem: pem, publicKeyPem };

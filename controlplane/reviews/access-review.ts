@@ -42,9 +42,11 @@ export function localSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
   return async ({ object, namespace }) => {
     const { spec } = object as KubeObject as LocalSubjectAccessReview;
     const errors = [...targetErrors(spec), ...subjectErrors(spec), ...selectorsErrors(spec), ...metadataErrors(object)];
-    const own = spec.resourceAttributes;
-    if (own !== undefined && own !== null && (own.namespace ?? '') !== namespace) {
-      errors.push(invalid('spec.resourceAttributes.namespace', own.namespace ?? '', 'must match metadata.namespace'));
+    const attributes = spec.resourceAttributes;
+    if (attributes !== undefined && attributes !== null && (attributes.namespace ?? '') !== namespace) {
+      errors.push(
+        invalid('spec.resourceAttributes.namespace', attributes.namespace ?? '', 'must match metadata.namespace'),
+      );
     }
     if (spec.nonResourceAttributes !== undefined && spec.nonResourceAttributes !== null) {
       errors.push(
@@ -130,9 +132,9 @@ function selectorErrors(
   if (raw === '' && requirements.length === 0) {
     return [required(`${at}.requirements`, `when ${at} is specified, requirements or rawSelector is required`)];
   }
-  const both = raw !== '' && requirements.length > 0;
+  const hasBoth = raw !== '' && requirements.length > 0;
   return [
-    ...(both ? [invalid(`${at}.rawSelector`, raw, 'may not specified at the same time as requirements')] : []),
+    ...(hasBoth ? [invalid(`${at}.rawSelector`, raw, 'may not specified at the same time as requirements')] : []),
     ...requirements.flatMap((requirement, i) => errorsOf(requirement, `${at}.requirements[${i}]`)),
   ];
 }
@@ -261,15 +263,15 @@ function fieldRequirementsOf(selector: SelectorAttributes | undefined, errors: s
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => fieldRequirements(raw), 'fieldSelector', errors);
-  const known: SelectorRequirement[] = [];
+  const usable: SelectorRequirement[] = [];
   for (const one of selector.requirements ?? []) {
     if ((one.operator === 'In' || one.operator === 'NotIn') && one.values?.length === 1) {
-      known.push({ key: one.key, operator: one.operator, values: one.values });
+      usable.push({ key: one.key, operator: one.operator, values: one.values });
     }
   }
-  if (known.length < (selector.requirements ?? []).length)
-    errors.push(ignored('fieldSelector', { partially: known.length > 0 }));
-  return known;
+  if (usable.length < (selector.requirements ?? []).length)
+    errors.push(ignored('fieldSelector', { partially: usable.length > 0 }));
+  return usable;
 }
 
 /** The operators of label requirements. Requirements with another one are ignored, and the review reports that. */
@@ -279,10 +281,10 @@ function labelRequirementsOf(selector: SelectorAttributes | undefined, errors: s
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
   if (raw !== '') return parsed(() => labelRequirements(raw), 'labelSelector', errors);
-  const known = (selector.requirements ?? []).filter(({ operator }) => LABEL_OPERATORS.has(operator));
-  if (known.length < (selector.requirements ?? []).length)
-    errors.push(ignored('labelSelector', { partially: known.length > 0 }));
-  return known.map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
+  const usable = (selector.requirements ?? []).filter(({ operator }) => LABEL_OPERATORS.has(operator));
+  if (usable.length < (selector.requirements ?? []).length)
+    errors.push(ignored('labelSelector', { partially: usable.length > 0 }));
+  return usable.map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
 }
 
 /** Omits a selector that cannot be parsed. The review then covers more objects, never fewer. */

@@ -99,9 +99,11 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
 }
 
 function checkName({ metadata }: KubeObject, name: string): void {
-  const own = metadata.name ?? '';
-  if (own === '' || own === name) return;
-  throw newInvalid(KIND, name, [invalid('metadata.name', own, 'must match the service account name if specified')]);
+  const requested = metadata.name ?? '';
+  if (requested === '' || requested === name) return;
+  throw newInvalid(KIND, name, [
+    invalid('metadata.name', requested, 'must match the service account name if specified'),
+  ]);
 }
 
 /**

@@ -146,10 +146,10 @@ function pathsOf(parts: Parts, aggregator: Aggregator, { protobuf, fairness }: P
     returnsDeleted: (info) =>
       info.resource !== 'namespaces' && registry.storeOf(info)?.strategy.returnsDeleted === true,
     customSchema(info) {
-      const own = definitions.servedSet(info);
-      if (own === undefined) return undefined;
-      const selectableFields = Object.keys(own.strategy.selectableFields ?? {});
-      return publishedSchema(info, own.schema, { revision: own.revision, selectableFields, texts });
+      const served = definitions.servedSet(info);
+      if (served === undefined) return undefined;
+      const selectableFields = Object.keys(served.strategy.selectableFields ?? {});
+      return publishedSchema(info, served.schema, { revision: served.revision, selectableFields, texts });
     },
   };
   installOpenApi(paths, openApi, clock);
@@ -209,7 +209,7 @@ function healthChecks({
         throw new Error('loopback serving certificate is expired');
     },
   };
-  const both: readonly HealthCheck[] = [
+  const liveAndReady: readonly HealthCheck[] = [
     { name: 'etcd', check: () => storage.check({ writes: false }) },
     ...overrides.map((one, i) => ({ name: `etcd-override-${i}`, check: () => one.storage.check({ writes: false }) })),
     ...(encryption?.checks ?? []),
@@ -229,7 +229,7 @@ function healthChecks({
     },
   };
   return {
-    live: [log, certificate, ...both, ...startHooks.checks],
-    ready: [log, ...both, ...ready, ...startHooks.checks, shutdown],
+    live: [log, certificate, ...liveAndReady, ...startHooks.checks],
+    ready: [log, ...liveAndReady, ...ready, ...startHooks.checks, shutdown],
   };
 }

@@ -58,12 +58,13 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
   const paths = etcdPaths(resolve(flags.dataDir));
   await mkdir(paths.data, { recursive: true, mode: 0o700 });
   await chmod(paths.data, 0o700);
-  const known = await readMember(paths);
+  const record = await readMember(paths);
   // A member keeps the address by which the others know it.
-  const address = known === undefined ? addressOf(flags) : new URL(known.peerUrl).hostname.replace(/^\[(.*)\]$/, '$1');
+  const address =
+    record === undefined ? addressOf(flags) : new URL(record.peerUrl).hostname.replace(/^\[(.*)\]$/, '$1');
   const tls = await ensureEtcdCertificates(paths, address, clock.now());
   try {
-    const member = known ?? (await createMember(flags, paths, { address, tls }));
+    const member = record ?? (await createMember(flags, paths, { address, tls }));
     const runner = await chooseRunner({
       binary: flags.etcdBinary,
       arguments: argumentsOf(member, paths, localUrl(flags)),

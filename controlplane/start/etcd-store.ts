@@ -49,9 +49,9 @@ export async function openEtcdStores(setting: Setting, parts: EtcdStoreParts): P
   const clusters: MeasuredEtcd[] = [{ url: () => servers.url, tls }];
   const overrides: StorageOverride[] = [];
   for (const { servers: urls, resources } of overridden) {
-    const own = await openStorage(urls, (resource) => resources.has(resource));
-    overrides.push({ storage: own.storage, resources });
-    clusters.push({ url: () => own.servers.url, tls: own.tls });
+    const override = await openStorage(urls, (resource) => resources.has(resource));
+    overrides.push({ storage: override.storage, resources });
+    clusters.push({ url: () => override.servers.url, tls: override.tls });
   }
   const intervalMs = flags.etcdDbMetricPollInterval;
   if (intervalMs > 0)

@@ -149,8 +149,8 @@ function keepForNodes(parts: Parts, { informers, fence, onEnd }: TermContext): v
   });
   onEnd(() => addresses.close());
   if (!flags.nodeServices || !isPartEnabled(flags, 'network-policies')) return;
-  const own = logger.child({ component: 'network-policies' });
-  const rights = keepPolicyRights({ client, informers, clock, logger: own });
+  const policyLogger = logger.child({ component: 'network-policies' });
+  const rights = keepPolicyRights({ client, informers, clock, logger: policyLogger });
   onEnd(() => rights.close());
 }
 
@@ -223,8 +223,8 @@ function kindTypes({ registry, schema, definitions }: Parts): KindTypes {
       const info = registry.catalog
         .resources()
         .find((one) => one.group === group && one.version === version && one.kind === kind);
-      const own = info === undefined ? undefined : definitions.schemaOf(info);
-      return own === undefined ? undefined : celTypeOf(own, { isResource: true });
+      const definedSchema = info === undefined ? undefined : definitions.schemaOf(info);
+      return definedSchema === undefined ? undefined : celTypeOf(definedSchema, { isResource: true });
     },
   };
 }

@@ -27,16 +27,16 @@ export async function startManifestsLoop(
 ): Promise<void> {
   if (!isPartEnabled(flags, 'manifests')) return;
   const log = logger.child({ component: 'manifests' });
-  const own = join(directory, 'manifests');
-  await mkdir(own, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
-    log.warn({ err: error, path: own }, 'The folder of manifests could not be created');
+  const ownFolder = join(directory, 'manifests');
+  await mkdir(ownFolder, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    log.warn({ err: error, path: ownFolder }, 'The folder of manifests could not be created');
   });
   const direct = clients.as(USER, { groups: [MASTERS_GROUP], fieldManager: FIELD_MANAGER });
   const user = { name: USER, groups: [MASTERS_GROUP, AUTHENTICATED_GROUP] };
   // A user who writes a manifest writes to the cluster.
   const client = audit === undefined ? direct : auditedClient(direct, { audit, user, userAgent: FIELD_MANAGER });
   const manifests = startManifests({
-    folders: [...new Set([own, ...flags.manifestsDir.map((path) => resolve(path))])],
+    folders: [...new Set([ownFolder, ...flags.manifestsDir.map((path) => resolve(path))])],
     staticPodFolder: STATIC_POD_FOLDER,
     installation: await installationOf(directory),
     client,
@@ -56,14 +56,14 @@ export async function startManifestsLoop(
  */
 async function installationOf(directory: string): Promise<string> {
   const path = join(directory, 'installation');
-  const known = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+  const stored = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;
   });
-  if (/^[0-9a-f-]{36}$/.test(known)) return known;
-  const fresh = randomUUID();
-  await replaceFile(path, fresh, { mode: 0o600 }).catch((error: NodeJS.ErrnoException) => {
+  if (/^[0-9a-f-]{36}$/.test(stored)) return stored;
+  const created = randomUUID();
+  await replaceFile(path, created, { mode: 0o600 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOSPC' && error.code !== 'EDQUOT') throw error;
   });
-  return fresh;
+  return created;
 }

@@ -26,8 +26,8 @@ const CHECK_MS = 10_000;
 /** Resolves to the addresses of the other servers that run on the storage. Only storage on etcd can have several servers. */
 export async function otherServers({ flags, storage, clock }: Parts): Promise<readonly string[]> {
   if (storageBackendOf(flags) !== 'etcd3') return [];
-  const own = new PublishedAddress(flags.advertiseAddress).current();
-  return (await serverAddresses(storage, clock).all()).filter((address) => address !== own);
+  const ownAddress = new PublishedAddress(flags.advertiseAddress).current();
+  return (await serverAddresses(storage, clock).all()).filter((address) => address !== ownAddress);
 }
 
 /**
@@ -37,10 +37,10 @@ export async function otherServers({ flags, storage, clock }: Parts): Promise<re
 export async function refuseOtherCa({ flags, storage, clock, clients, security }: Parts): Promise<void> {
   if (storageBackendOf(flags) !== 'etcd3') return;
   const servers = await serverAddresses(storage, clock).all();
-  const known = await publishedCa(clients.system);
-  if (servers.length === 0 || known === undefined) return;
-  const own = security.pki.material().ca.certificatePem;
-  const isShared = blocksOf(own).some((block) => blocksOf(known).includes(block));
+  const clusterCa = await publishedCa(clients.system);
+  if (servers.length === 0 || clusterCa === undefined) return;
+  const ownCa = security.pki.material().ca.certificatePem;
+  const isShared = blocksOf(ownCa).some((block) => blocksOf(clusterCa).includes(block));
   if (!isShared)
     throw new StartError(
       `the cluster on ${flags.etcdServers.join()} has another CA than ${security.pki.paths.caCertificate}, and other control planes run (${servers.join(', ')}): bring its keys to this host with 'orchlet join --control-plane'`,

@@ -1,7 +1,7 @@
 /**
- * Runs the work that only one process of a cluster may do, such as the controllers and the scheduler. With leader election, each
- * loop runs in terms, with informers of its own, and with clients that write nothing after the end of the term. Without leader
- * election, one term lasts until the control plane closes.
+ * Runs the work that only one process of a cluster may do, such as the controllers and the scheduler. With leader election,
+ * each loop runs in terms, with informers of its own, and with clients that write nothing after the end of the term. Without
+ * leader election, one term lasts until the control plane closes.
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';

@@ -76,7 +76,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     }
     // The target would wait for the body of a read, which is not passed on.
     if (options.body === undefined) delete headers['content-length'];
-    const rest = {
+    const requestOptions = {
       ...addressOf(origin),
       purpose,
       ...(name === undefined ? {} : { name }),
@@ -89,7 +89,7 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     const fail = (error: Error): void => reject(reachError(error));
     let request: ClientRequest;
     try {
-      request = dialer.request({ ...rest, ...dialedTls(options.tls) }, (message) => {
+      request = dialer.request({ ...requestOptions, ...dialedTls(options.tls) }, (message) => {
         const { statusCode = 0 } = message;
         if (statusCode >= 200 && statusCode <= MAX_STATUS) return resolve(message);
         message.destroy();

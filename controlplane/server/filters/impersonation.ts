@@ -332,6 +332,6 @@ function groupsOf(wanted: Wanted, modeGroups: readonly string[]): readonly strin
   if (wanted.name === ANONYMOUS_USER) {
     return groups.includes(UNAUTHENTICATED_GROUP) ? groups : [...groups, UNAUTHENTICATED_GROUP];
   }
-  const known = groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP);
-  return known ? groups : [...groups, AUTHENTICATED_GROUP];
+  const hasGroup = groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP);
+  return hasGroup ? groups : [...groups, AUTHENTICATED_GROUP];
 }

@@ -290,7 +290,7 @@ class ResourcePaths {
     const { name, group, version } = subresource;
     const path = `${this.#collection}/{name}/${name}`;
     const named = `${this.#scope}${kind}${capitalized(name)}`;
-    const own = { group, version, kind: subresource.kind };
+    const subresourceKind = { group, version, kind: subresource.kind };
     const parameters = [nameParameter(subresource.kind), ...(this.#row.namespaced ? [NAMESPACE] : [])];
     if (['attach', 'exec', 'portforward', 'proxy'].includes(name))
       return this.#connections(subresource, path, parameters);
@@ -304,22 +304,24 @@ class ResourcePaths {
       const query = SUBRESOURCE_PARAMETERS.get(`${resource}/log`) ?? [];
       return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...query], operations: [operation] }];
     }
-    const operations = this.#readAndWrite(subresource.verbs, { named, type: own, part: name }).map((operation) => ({
-      ...operation,
-      kind: own,
-    }));
+    const operations = this.#readAndWrite(subresource.verbs, { named, type: subresourceKind, part: name }).map(
+      (operation) => ({
+        ...operation,
+        kind: subresourceKind,
+      }),
+    );
     if (subresource.verbs.includes('create')) {
       operations.push({
         ...this.#operation('post', `create ${name} of${article(kind)}`, {
           id: `create${this.#prefix}${named}`,
           action: 'post',
           parameters: WRITE_PARAMETERS,
-          body: own,
+          body: subresourceKind,
           bodyRequired: true,
-          answer: own,
+          answer: subresourceKind,
           codes: [200, 201, 202],
         }),
-        kind: own,
+        kind: subresourceKind,
       });
     }
     return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS], operations }];

@@ -200,21 +200,21 @@ export class SchemaWriter {
   }
 
   #field(struct: StructType, field: Field): JsonObject {
-    const own = this.schema.description(struct.name, field.name);
+    const fieldText = this.schema.description(struct.name, field.name);
     const isReference =
       field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
     // Clients show only these texts in a list of fields, so a reference has the description of its type.
     const typeText = field.type.kind === 'struct' ? this.schema.description(field.type.struct.name) : undefined;
-    const description = own ?? typeText;
+    const description = fieldText ?? typeText;
     const preset = this.#default(field);
-    const rest: JsonObject = {
+    const members: JsonObject = {
       ...(description === undefined ? {} : { description }),
       ...(preset === undefined ? {} : { default: preset }),
       ...extensionsOf(field),
     };
     const type = withValues(this.#type(field.type), field.enum);
-    if (!isReference || this.version === 2) return { ...rest, ...type };
-    return Object.keys(rest).length === 0 ? type : { ...rest, allOf: [type] };
+    if (!isReference || this.version === 2) return { ...members, ...type };
+    return Object.keys(members).length === 0 ? type : { ...members, allOf: [type] };
   }
 
   #default(field: Field): JsonValue | undefined {
