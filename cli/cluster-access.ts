@@ -30,7 +30,7 @@ export interface Cluster {
   readonly client: HttpClient;
   /** The URL of the API server. */
   readonly server: string;
-  /** PEM; empty where the kubeconfig names none. */
+  /** The CA of the cluster, as PEM. Empty if the kubeconfig names none. */
   readonly ca: string;
 }
 
@@ -47,7 +47,7 @@ export async function withCluster<T>(
     : await withKubeconfig(given, io, work);
 }
 
-/** Runs `work` with a client of the cluster of this file; `''` finds one as kubectl does. */
+/** Runs `work` with a client of the cluster of a kubeconfig. An empty path stands for the kubeconfig that kubectl would use. */
 export async function withKubeconfig<T>(
   path: string,
   io: CommandIo,

@@ -25,7 +25,7 @@ interface CommandArguments {
   readonly usage: string;
   readonly least: number;
   readonly most: number;
-  /** The allowed words, for completion as well. */
+  /** The allowed words, which completion offers. */
   readonly choices?: readonly string[];
 }
 

@@ -23,7 +23,7 @@ import { readPem } from '../api/pki/pem.ts';
 import { CommandError } from './command.ts';
 import type { Rights } from './owner-rights.ts';
 
-/** A bundle lives no longer than those of kubeadm. */
+/** The maximum lifetime of a bundle, which is that of the certificates that kubeadm uploads. */
 export const MAX_LIFE_MS = 2 * 3_600_000;
 
 const ALGORITHM = 'aes-256-gcm';

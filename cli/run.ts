@@ -38,7 +38,7 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
     return first === undefined ? 2 : 0;
   }
   const group = commands.filter((row) => row.name.startsWith(`${first} `));
-  const found = find(first === '--version' ? ['version'] : argv);
+  const found = findCommand(first === '--version' ? ['version'] : argv);
   if (found === undefined && group.length > 0 && (second === '--help' || second === '-h')) {
     io.stdout.write(groupOverview(first, group));
     return 0;
@@ -85,7 +85,9 @@ function failedPath(error: unknown): string | undefined {
 }
 
 /** Returns the longest command that the words begin with. */
-function find(words: readonly string[]): { readonly row: CommandRow; readonly rest: readonly string[] } | undefined {
+function findCommand(
+  words: readonly string[],
+): { readonly row: CommandRow; readonly rest: readonly string[] } | undefined {
   for (let length = 2; length >= 1; length--) {
     const name = words.slice(0, length).join(' ');
     const row = commands.find((candidate) => candidate.name === name);

@@ -19,7 +19,7 @@ export interface ServingNames {
 
 const API_NAME = /^(?:localhost|kubernetes(?:\.default(?:\.svc(?:\..*)?)?)?)$/;
 
-/** Returns the addresses of the API server: of its URL, its service and the endpoints of that. */
+/** Returns the names and addresses of the API server: those of its URL, of its Service, and of the endpoints of the Service. */
 export function apiServerNames(
   server: string,
   clusterIps: readonly string[],

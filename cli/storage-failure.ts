@@ -34,7 +34,7 @@ export function onStorageFailure(logger: Logger, { closingMs }: { readonly closi
   };
 }
 
-/** Logs why the process exits, and the remedy if a restart is none. */
+/** Logs why the process exits, and the remedy if a restart does not help. */
 export function logStorageFailure(logger: Logger, error: Error): void {
   if (error instanceof FencedError) {
     const remedy = `start it with --standby-of ${error.successor} to make it the standby`;

@@ -66,7 +66,7 @@ function extreme(items: Items, sign: number, what: string): CelValue {
 }
 
 /** Returns why a list has no such slice. */
-function whyNot(items: Items, from: bigint, to: bigint): string {
+function sliceFault(items: Items, from: bigint, to: bigint): string {
   if (from < 0n || to < 0n) return 'negative indexes not supported';
   return from > to ? 'start index must be less than or equal to end index' : `list is length ${items.length}`;
 }
@@ -79,7 +79,7 @@ function flatten(items: Items, depth: bigint): unknown[] {
 const ORDERED: readonly CelType[] = [int, uint, double, bool, string, bytes, duration, timestamp];
 const ordered = (make: (item: CelType) => FunctionRow): FunctionRow[] => ORDERED.map(make);
 
-/** The types of items that can be added, with the sum of none. */
+/** The types of items that can be added, each with the sum of an empty list and the addition of an item. */
 const SUMS: readonly (readonly [CelType, CelValue, (sum: never, item: never) => CelValue])[] = [
   [int, 0n, (a: bigint, b: bigint) => checkedInt(a + b)],
   [uint, new Uint(0n), (a: Uint, b: Uint) => checkedUint(a.value + b.value)],
@@ -112,7 +112,7 @@ const wholeLists: FunctionRow[] = [
   ),
   method('slice', [listA, int, int], listA, (items: Items, from: bigint, to: bigint) => {
     if (from < 0n || to > BigInt(items.length) || from > to) {
-      throw new CelError(`cannot slice(${from}, ${to}), ${whyNot(items, from, to)}`);
+      throw new CelError(`cannot slice(${from}, ${to}), ${sliceFault(items, from, to)}`);
     }
     return items.slice(Number(from), Number(to));
   }),

@@ -20,8 +20,8 @@ import {
  */
 export function toJson(value: CelValue): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
-  if (typeof value === 'bigint') return safe(value);
-  if (value instanceof Uint) return safe(value.value);
+  if (typeof value === 'bigint') return integerJson(value);
+  if (value instanceof Uint) return integerJson(value.value);
   if (value instanceof Double) return finite(value.value);
   if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
   if (value instanceof Timestamp) return formatTimestamp(value);
@@ -58,7 +58,7 @@ function finite(value: number): number {
 }
 
 /** Returns an integer as a number, or as a text if a double does not represent it. */
-const safe = (value: bigint): string | number => {
+const integerJson = (value: bigint): string | number => {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : String(value);
 };

@@ -91,7 +91,7 @@ const WORDS: ReadonlyMap<CelValue, number> = new Map([
 const numberOf = (value: CelValue): number | undefined => (value instanceof Double ? value.value : WORDS.get(value));
 
 /** Returns NaN and infinities as English texts write them, and `undefined` for finite numbers. */
-function unending(value: number): string | undefined {
+function nonFiniteText(value: number): string | undefined {
   if (Number.isNaN(value)) return 'NaN';
   if (Number.isFinite(value)) return undefined;
   return value > 0 ? '∞' : '-∞';
@@ -100,7 +100,7 @@ function unending(value: number): string | undefined {
 /** Returns the number with this many decimals and with commas between thousands. */
 function grouped(value: number, precision: number): string {
   const [whole = '', ...decimals] = fixed(value, precision).split('.');
-  return unending(value) ?? [withCommas(whole), ...decimals].join('.');
+  return nonFiniteText(value) ?? [withCommas(whole), ...decimals].join('.');
 }
 
 function withCommas(whole: string): string {
@@ -117,7 +117,7 @@ function scientific(value: number): string {
   const [mantissa = '', exponent = ''] = value.toExponential(DEFAULT_PRECISION).split('e');
   const digits = exponent.slice(1).padStart(2, '0');
   const power = [...digits].map((digit) => SUPERSCRIPTS.charAt(Number(digit))).join('');
-  return unending(value) ?? `${mantissa}×10${exponent.startsWith('-') ? '⁻' : ''}${power}`;
+  return nonFiniteText(value) ?? `${mantissa}×10${exponent.startsWith('-') ? '⁻' : ''}${power}`;
 }
 
 /**

@@ -280,7 +280,7 @@ function compareNumbers(a: bigint | number, b: bigint | number): number {
   return left < right ? -1 : left > right ? 1 : left === right ? 0 : Number.NaN;
 }
 
-/** Returns a negative number, 0 or a positive number. Throws for values without an order, which NaN is as well. */
+/** Returns a negative number, 0 or a positive number. Throws for values without an order, such as NaN. */
 export function compare(a: CelValue, b: CelValue): number {
   const [left, right] = [numeric(a), numeric(b)];
   if (left !== undefined && right !== undefined) {

@@ -46,7 +46,7 @@ interface HttpClientOptions extends TransportOptions {
    */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
-  /** The maximum size of a response, watches excepted. The default is 512 MiB, because Node.js has no longer texts. */
+  /** The maximum size of a response, watches excepted. The default is 512 MiB, the limit of texts in Node.js. */
   readonly largestResponseBytes?: number;
   readonly observe?: RequestObserver;
 }

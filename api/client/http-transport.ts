@@ -204,7 +204,7 @@ export class HttpTransport {
  * place for all other nodes.
  */
 function checkApiServer(host: string, certificate: PeerCertificate): Error | undefined {
-  // A certificate without a subject has none here.
+  // Node.js leaves out the field of a certificate without a subject.
   const { CN, O } = (certificate as Partial<PeerCertificate>).subject ?? {};
   const isOfNode =
     [O].flat().includes(NODES_GROUP) || [CN].flat().some((name) => name?.startsWith(NODE_USER_PREFIX) === true);

@@ -223,19 +223,19 @@ class CachingInformer implements Informer {
         if (slice.isSpent) yield;
       }
     }
-    this.#seen(resourceVersion);
+    this.#noteVersion(resourceVersion);
     this.#hasSynced = true;
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 
   /** Called by the reflector with a change. */
   apply(event: ClientWatchEvent): void {
-    this.#seen(event.object.metadata.resourceVersion ?? '');
+    this.#noteVersion(event.object.metadata.resourceVersion ?? '');
     if (event.type === 'DELETED') this.#remove(event.object);
     else if (event.type !== 'BOOKMARK') this.#put(event.object);
   }
 
-  #seen(resourceVersion: string): void {
+  #noteVersion(resourceVersion: string): void {
     if (!/^[0-9]+$/.test(resourceVersion)) return;
     const version = BigInt(resourceVersion);
     if (version > this.#seenVersion) this.#seenVersion = version;

@@ -52,8 +52,8 @@ function parseStatus(text: string): Status | undefined {
 const MAX_WAIT_MS = 60_000;
 
 /**
- * Converts the seconds that a server asks a client to wait to milliseconds, at most `MAX_WAIT_MS`. Returns 0 for what is no
- * positive number.
+ * Converts the seconds that a server asks a client to wait to milliseconds, at most `MAX_WAIT_MS`. Returns 0 for a
+ * value that is no positive number.
  */
 export function boundedWaitMs(seconds: unknown): number {
   return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, MAX_WAIT_MS) : 0;

@@ -35,7 +35,7 @@ export interface TypedClient {
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
 }
 
-/** Wraps a client; both may be used. */
+/** Wraps a client, which may still be used itself. */
 export function typedClient(client: Client): TypedClient {
   return {
     untyped: client,

@@ -133,27 +133,27 @@ function applyOperation(root: Root, { op, path: givenPath, from: givenFrom, valu
   const path = requiredPointer(op, 'path', givenPath);
   switch (op) {
     case 'add': {
-      const place = target(root, path, missing('add', `path: "${path}"`));
-      within(`error in add for path: '${path}'`, () => add(root, place, cloneJson(value)));
+      const place = target(root, path, missingText('add', `path: "${path}"`));
+      withErrorPrefix(`error in add for path: '${path}'`, () => add(root, place, cloneJson(value)));
       return;
     }
     case 'remove': {
-      const place = target(root, path, missing('remove', `path: "${path}"`));
-      within(`error in remove for path: '${path}'`, () => remove(root, place));
+      const place = target(root, path, missingText('remove', `path: "${path}"`));
+      withErrorPrefix(`error in remove for path: '${path}'`, () => remove(root, place));
       return;
     }
     case 'replace':
       replace(root, path, cloneJson(value));
       return;
     case 'move': {
-      const source = target(root, from, missing('move', `from path: ${from}`));
-      const moved = within(`error in move for path: '${source.key}'`, () => {
+      const source = target(root, from, missingText('move', `from path: ${from}`));
+      const moved = withErrorPrefix(`error in move for path: '${source.key}'`, () => {
         const found = read(source) ?? null;
         remove(root, source);
         return found;
       });
-      const place = target(root, path, missing('move', `destination path: ${path}`));
-      within(`error in move for path: '${path}'`, () => add(root, place, moved));
+      const place = target(root, path, missingText('move', `destination path: ${path}`));
+      withErrorPrefix(`error in move for path: '${path}'`, () => add(root, place, moved));
       return;
     }
     case 'copy':
@@ -163,7 +163,9 @@ function applyOperation(root: Root, { op, path: givenPath, from: givenFrom, valu
       const place =
         path === '' ? undefined : target(root, path, `test operation does not apply: is missing path: ${path}`);
       const found =
-        place === undefined ? root.document : within(`error in test for path: '${path}'`, () => read(place) ?? null);
+        place === undefined
+          ? root.document
+          : withErrorPrefix(`error in test for path: '${path}'`, () => read(place) ?? null);
       if (!jsonEqual(found, value)) throw inapplicable(new TestFailure(`testing value ${path} failed: test failed`));
       return;
     }
@@ -184,7 +186,7 @@ function requiredPointer(op: string, name: 'path' | 'from', pointer: string | un
 const OPERATIONS: ReadonlySet<string> = new Set(['add', 'remove', 'replace', 'move', 'copy', 'test']);
 
 /** Calls `change`, and puts `prefix` before the reason if it fails. */
-function within<T>(prefix: string, change: () => T): T {
+function withErrorPrefix<T>(prefix: string, change: () => T): T {
   try {
     return change();
   } catch (error) {
@@ -194,13 +196,13 @@ function within<T>(prefix: string, change: () => T): T {
 }
 
 function copy(root: Root, from: string, path: string): void {
-  const source = target(root, from, missing('copy', `from path: ${from}`));
-  const copied = within(`error in copy for from: '${from}'`, () => read(source) ?? null);
+  const source = target(root, from, missingText('copy', `from path: ${from}`));
+  const copied = withErrorPrefix(`error in copy for from: '${from}'`, () => read(source) ?? null);
   root.copiedBytes += jsonSize(copied, MAX_COPIED_BYTES - root.copiedBytes);
   if (root.copiedBytes > MAX_COPIED_BYTES)
     throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
-  const place = target(root, path, missing('copy', `destination path: ${path}`));
-  within('error while adding value during copy', () => add(root, place, cloneJson(copied)));
+  const place = target(root, path, missingText('copy', `destination path: ${path}`));
+  withErrorPrefix('error while adding value during copy', () => add(root, place, cloneJson(copied)));
 }
 
 function replace(root: Root, path: string, value: JsonValue): void {
@@ -209,11 +211,11 @@ function replace(root: Root, path: string, value: JsonValue): void {
     root.document = value;
     return;
   }
-  const { container, key } = target(root, path, missing('replace', `path: ${path}`));
+  const { container, key } = target(root, path, missingText('replace', `path: ${path}`));
   if (!Array.isArray(container)) setMember(container, key, value);
   else {
     const index = placeOf(key, container.length);
-    if (index === undefined) throw inapplicable(`${missing('replace', `key: ${path}`)}: missing value`);
+    if (index === undefined) throw inapplicable(`${missingText('replace', `key: ${path}`)}: missing value`);
     container[index] = value;
   }
 }
@@ -248,7 +250,7 @@ export function pointerNames(pointer: string): string[] {
   return parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-const missing = (op: string, what: string): string => `${op} operation does not apply: doc is missing ${what}`;
+const missingText = (op: string, what: string): string => `${op} operation does not apply: doc is missing ${what}`;
 
 /** Returns the container of the last part of a pointer. Throws a 422 with the reason `absent` if there is none. */
 function target(root: Root, pointer: string | undefined, absent: string): Target {
@@ -279,7 +281,7 @@ function add(root: Root, { container, key }: Target, value: JsonValue): void {
   if (!Array.isArray(container)) setMember(container, key, value);
   else if (key === '-') container.push(value);
   else {
-    const index = within(`value was not a proper array index: '${key}'`, () => numberOf(key));
+    const index = withErrorPrefix(`value was not a proper array index: '${key}'`, () => numberOf(key));
     const place = indexIn(String(index), container.length + 1);
     root.movedItems += container.length - place;
     container.splice(place, 0, value);

@@ -252,7 +252,7 @@ export function readUnion(
   return single ?? (list === 'none' ? (allows ?? false) : items);
 }
 
-/** Drops fields with zero values as everywhere else, because the binary form contains some of them. */
+/** Reads a schema, and drops its fields with zero values, of which the binary form contains some. */
 function readMessage(reader: ProtobufReader, schema: SchemaMessage): JsonValue {
   const around = reader.enter();
   const value = schema.read(reader);

@@ -1,6 +1,6 @@
 /**
  * Implements the gRPC client of both halves: a connection to one server, and calls with bytes. The container runtime, plugins,
- * probes and key management services use it. gRPC is loaded on first use.
+ * probes, etcd and key management services use it. gRPC is loaded on first use.
  *
  * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by the
  * HTTP/2 client of Node.js, a call by its deadline, and the message of an error by `GrpcError`. A call ends with its response

@@ -1,6 +1,7 @@
 /**
  * Calls a gRPC server, mostly a plugin on this host. The client makes calls by a method table, each with a deadline, and reads
- * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) use it.
+ * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) and of
+ * etcd use it.
  */
 import { capitalized } from '../meta/capitalized.ts';
 import { buildCodecs } from './codec.ts';

@@ -32,7 +32,7 @@ export function acceptClauses(accept: string | undefined): readonly AcceptClause
   return insertionSorted(clauses);
 }
 
-/** Returns `undefined` for what is no media type. */
+/** Parses a clause. Returns `undefined` for a text that is no media type. */
 function clauseOf(text: string): RatedClause | undefined {
   const [range = '', ...rest] = text.split(';');
   const [main = '', subtype = '', ...more] = range.split('/').map((part) => trim(part, ' '));
@@ -48,7 +48,7 @@ function clauseOf(text: string): RatedClause | undefined {
   return { type: `${main}/${subtype === '' ? '*' : subtype}`, params, quality };
 }
 
-/** Returns 0 for what is no number. */
+/** Parses a quality. Returns 0 for a text that is no number. */
 const qualityOf = (text: string): number =>
   /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i.test(text) ? Math.fround(Number(text)) : 0;
 

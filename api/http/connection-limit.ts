@@ -13,7 +13,7 @@ import { addressKey } from './address-class.ts';
 
 const WARN_EVERY_MS = 60_000;
 
-/** What names a connection while it is open. A TLS socket and the socket below it have the same. */
+/** What names a connection while it is open. A TLS socket and the socket below it have the same ends. */
 interface Ends {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;

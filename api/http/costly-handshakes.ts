@@ -177,7 +177,7 @@ class WaitingConnections {
 /** The connections of a server whose handshakes have begun and are not complete. */
 class PendingHandshakes {
   readonly #byEnds = new Map<string, { readonly connection: Connection; readonly isLimited: boolean }>();
-  /** The number of those that are not limited, of each client. */
+  /** The number of handshakes that are not limited, by client. */
   readonly #unlimited = new Map<string, number>();
   #allUnlimited = 0;
 

@@ -54,7 +54,7 @@ function passNext(): void {
 class LimitedConnection extends Duplex {
   readonly #socket: Socket;
   #leftBytes: number;
-  /** What is not passed on yet. The connection is not read meanwhile. */
+  /** The bytes that are not passed on yet. Until they are, the connection is not read. */
   #held: Buffer | undefined;
   #isCompleted = false;
 

@@ -101,16 +101,16 @@ export function forwardingFault(rawRest: string, rawQuery = ''): string {
 }
 
 function decode(raw: string): string {
-  if (!raw.includes('%')) return checked(raw, raw);
+  if (!raw.includes('%')) return withoutNul(raw, raw);
   try {
-    return checked(raw, decodeURIComponent(raw));
+    return withoutNul(raw, decodeURIComponent(raw));
   } catch (cause) {
     if (cause instanceof URIError) throw new RequestPathError(`invalid URL escape in ${quoteText(raw)}`, { cause });
     throw cause;
   }
 }
 
-function checked(raw: string, decoded: string): string {
+function withoutNul(raw: string, decoded: string): string {
   if (decoded.includes('\0')) throw new RequestPathError(`invalid NUL character in ${quoteText(raw)}`);
   return decoded;
 }

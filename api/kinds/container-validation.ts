@@ -244,7 +244,10 @@ const NOT_EPHEMERAL = [
   'lifecycle',
 ] as const;
 
-/** Validates `ephemeralContainers`: no other container of the pod has the name, and the target is one of the others. */
+/**
+ * Validates `ephemeralContainers`, whose names must differ from those of all other containers of the pod, and whose targets
+ * must be ordinary or init containers.
+ */
 export function ephemeralContainerErrors(context: ContainerContext, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const targets = new Set(

@@ -6,7 +6,7 @@ import type { ResourceClaim } from './kinds.ts';
 
 /** The finalizer that keeps a claim from being removed while it has devices. */
 export const CLAIM_FINALIZER = 'resource.kubernetes.io/delete-protection';
-/** The resource whose name is this prefix and the name of a device class has the devices of that class. */
+/** The prefix of the extended resource that stands for the devices of a class. The name of the device class follows. */
 export const CLASS_RESOURCE_PREFIX = 'deviceclass.resource.kubernetes.io/';
 /** The annotation of claims for extended resources. */
 export const EXTENDED_CLAIM = 'resource.kubernetes.io/extended-resource-claim';

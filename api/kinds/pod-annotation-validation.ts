@@ -65,7 +65,7 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
 type Profile = { readonly type?: string | undefined; readonly localhostProfile?: string | undefined };
 
 /** Whether an annotation with the key contains a profile of AppArmor or seccomp. */
-const confines = (key: string): boolean =>
+const isConfinementKey = (key: string): boolean =>
   key === SECCOMP_POD_ANNOTATION || key.startsWith(SECCOMP_CONTAINER_PREFIX) || key.startsWith(APP_ARMOR_PREFIX);
 
 /** Validates the annotations of AppArmor and seccomp. An annotation must agree with the field that replaced it. */
@@ -74,7 +74,7 @@ export function confinementErrors(
   spec: PodSpec,
   path: string,
 ): FieldError[] {
-  if (annotations === undefined || !Object.keys(annotations).some(confines)) return [];
+  if (annotations === undefined || !Object.keys(annotations).some(isConfinementKey)) return [];
   const errors = matchErrors(annotations[SECCOMP_POD_ANNOTATION], spec.securityContext?.seccompProfile, {
     at: `${path}.securityContext.seccompProfile`,
     system: 'seccomp',

@@ -1,6 +1,6 @@
 /**
  * Sets the defaults of pods and pod templates that the schema table does not contain. The API server calls it for each
- * decoded object, and the agent calls it for static pods. It changes its argument in place and is idempotent.
+ * decoded pod and pod template, and the agent for static pods. It changes its argument in place and is idempotent.
  */
 import { ownMember } from '../meta/own-member.ts';
 import { isImageReference } from './image-reference.ts';

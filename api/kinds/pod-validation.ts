@@ -1,5 +1,5 @@
 /**
- * Validates the spec of pods and pod templates. The API server calls it for every object. The agent calls it for static
+ * Validates the spec of pods and pod templates. The API server calls it for each of them, and the agent for static
  * pods, which no API server has validated. It returns every error in kube-apiserver's order.
  */
 import {

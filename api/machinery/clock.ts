@@ -43,7 +43,10 @@ export const systemClock: Clock = {
   sleep: (delayMs, signal) => sleepOn(systemClock, delayMs, signal),
 };
 
-/** Keeps the process alive until it is cancelled, because timers of the clock do not. Commands use it. */
+/**
+ * Keeps the process alive until it is cancelled, because timers of the clock do not. `cli/main.ts` does so while a command
+ * runs.
+ */
 export function keepAlive(): Timer {
   const handle = setInterval(() => undefined, MAX_TIMER_MS);
   return { cancel: () => clearInterval(handle) };

@@ -2,7 +2,7 @@
  * Reads and writes the few DER types (Distinguished Encoding Rules) that X.509 needs.
  *
  * The writer returns buffers that can be nested. The reader does not copy, and throws `DerError` for invalid lengths.
- * Certificates, certificate requests and the CSR rules use it.
+ * Certificates and certificate requests use it.
  */
 import { isUtf8 } from 'node:buffer';
 import { utcDate } from '../schema/time.ts';

@@ -39,7 +39,7 @@ export function writeName(name: DistinguishedName): Buffer {
   return der.sequence(...rdns);
 }
 
-/** Parses a name. Throws a `DerError` for what is none. */
+/** Parses a name. Throws a `DerError` for an element that is not a name. */
 export function readName(element: der.DerElement): ParsedName {
   const attributes: { oid: string; value: string }[] = [];
   for (const rdn of der.readAll(der.expect(element, der.TAG.sequence).content)) {

@@ -2,8 +2,7 @@
  * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops nulls,
  * converts times and quantities to their canonical form, and adds or drops zero values as the type requires (`Presence`).
  *
- * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code. The registry calls this
- * for every body of a built-in kind, and for the results of defaulting and patches.
+ * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code.
  */
 import { Base64Error, canonicalBase64 } from './base64.ts';
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';

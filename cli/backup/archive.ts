@@ -35,7 +35,7 @@ export async function writeBackupArchive(
   const archive = pack();
   const writing = pipeline(archive, createGzip(), createWriteStream(file, { flags: 'wx', mode: 0o600, flush: true }));
   const adding = (async (): Promise<void> => {
-    for (const { directory, path } of sources) await add(archive, directory, path);
+    for (const { directory, path } of sources) await addEntry(archive, directory, path);
     archive.finalize();
   })().catch((error: unknown) => {
     archive.destroy(toError(error));
@@ -45,13 +45,13 @@ export async function writeBackupArchive(
 }
 
 /** Adds a file, or a directory with its content. Links are followed, because an archive with links would not be read. */
-async function add(archive: Pack, directory: string, path: string): Promise<void> {
+async function addEntry(archive: Pack, directory: string, path: string): Promise<void> {
   const source = join(directory, path);
   const found = await stat(source);
   const { size, mode, mtime } = found;
   if (found.isDirectory()) {
     archive.entry({ name: `${path}/`, type: 'directory', mode: mode & 0o777, mtime });
-    for (const name of await readdir(source)) await add(archive, directory, `${path}/${name}`);
+    for (const name of await readdir(source)) await addEntry(archive, directory, `${path}/${name}`);
     return;
   }
   const entry = archive.entry({ name: path, size, mode: mode & 0o777, mtime });

@@ -1,7 +1,8 @@
 /**
  * Makes and removes temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its
  * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets. The
- * next start of the control plane removes them, and the next `orchlet backup` removes such directories.
+ * next start of the control plane removes them, and the next `orchlet backup` removes the directories of processes that have
+ * exited.
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';

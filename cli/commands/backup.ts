@@ -164,7 +164,7 @@ function refuseCopy(directory: string): void {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
-/** Throws if the file is a directory or is in none. It runs before the storage is copied, which takes long. */
+/** Throws if the file is a directory, or if its parent is not one. It runs before the storage is copied, which takes long. */
 async function checkTarget(file: string): Promise<void> {
   if ((await statOf(dirname(file)))?.isDirectory() !== true)
     throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);
@@ -266,8 +266,8 @@ interface WantedRestore {
 }
 
 /**
- * Extracts the backup beside the data, and exchanges both, or writes the objects to etcd. Throws if the control plane runs, and
- * changes nothing if the archive cannot be read or restored.
+ * Extracts the backup beside the data, and exchanges it with the data, or writes the objects to etcd. Throws if the control
+ * plane runs, and changes nothing if the archive cannot be read or restored.
  */
 async function restoreTo(
   directory: string,

@@ -108,7 +108,7 @@ function checkPort(port: number, { isRunning }: { readonly isRunning: boolean })
 
 const SIGNS: Readonly<Record<Verdict, string>> = { ok: '✓', warn: '!', fail: '✗' };
 
-/** Describes the host for a reader of the report elsewhere. */
+/** Describes the host, for a person to whom the report is sent. */
 async function describeHost(): Promise<Finding> {
   const { default: systeminformation } = await import('systeminformation');
   const { osInfo, cpu, mem } = systeminformation;

@@ -67,8 +67,8 @@ interface Wanted {
 }
 
 /**
- * The maximum time of a promotion. It answers when the first has stopped, which may take 10 s, and the rest is copied, which
- * may take 30 s.
+ * The maximum time of a promotion. The standby answers when the first control plane has stopped, which may take 10 s, and when
+ * the last writes are copied, which may take 30 s.
  */
 const ANSWER_MS = 60_000;
 

@@ -91,7 +91,7 @@ const PLANE_KEYS = [
   'backupS3Region',
 ] as const;
 
-/** The flags of the agent that this command has as well. Those of the connection to the control plane are set here. */
+/** The flags of the agent that this command has as well. It sets the flags of the connection to the control plane itself. */
 const NODE_KEYS = [
   'hostnameOverride',
   'nodeLabels',

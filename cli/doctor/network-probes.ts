@@ -43,11 +43,11 @@ Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]).then((ans
 export const hostProbes: NetworkProbes = {
   async connect(address, port, from) {
     if (from === undefined) return outcomeOf(await connectHere(address, port));
-    const text = await within(from, CONNECT, [address, String(port)]);
+    const text = await runInNetworkOf(from, CONNECT, [address, String(port)]);
     return typeof text === 'string' ? outcomeOf(text) : text;
   },
   async resolve(server, name, from) {
-    const text = await within(from, RESOLVE, [server.includes(':') ? `[${server}]` : server, name]);
+    const text = await runInNetworkOf(from, RESOLVE, [server.includes(':') ? `[${server}]` : server, name]);
     if (typeof text !== 'string') return text;
     const [found = '', ...addresses] = text.split(' ');
     return found === 'found' ? addresses : { failed: found === 'ETIMEOUT' ? 'no answer' : found };
@@ -67,7 +67,7 @@ export const hostProbes: NetworkProbes = {
 };
 
 /** Returns what the script prints, or why it could not run. */
-async function within(
+async function runInNetworkOf(
   pid: number,
   script: string,
   args: readonly string[],

@@ -26,7 +26,7 @@ export const logs: ResetStep = {
   async find({ record: { podLogsDirectory }, podUids }: ResetTarget) {
     const names = await namesIn(podLogsDirectory);
     const own = names.filter((name) => podUids.has(name.slice(name.lastIndexOf('_') + 1)));
-    const found: Leftover[] = own.map((name) => join(podLogsDirectory, name)).map(tree);
+    const found: Leftover[] = own.map((name) => join(podLogsDirectory, name)).map(treeLeftover);
     if (podLogsDirectory !== POD_LOGS) return found;
     for (const name of await namesIn(CONTAINER_LOGS)) {
       const path = join(CONTAINER_LOGS, name);
@@ -104,7 +104,7 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   );
 
-const tree = (path: string): Leftover => ({ text: path, remove: () => removeTree(path) });
+const treeLeftover = (path: string): Leftover => ({ text: path, remove: () => removeTree(path) });
 
 /**
  * Removes a directory with its content. Fails before it removes anything if something is mounted below, and otherwise after it

@@ -11,7 +11,7 @@ import { UsageError } from '../../api/component/flags.ts';
 import { CommandError } from '../command.ts';
 import type { S3Credentials } from './signature.ts';
 
-/** The flags of S3; empty values are taken from elsewhere. */
+/** The flags of S3. The environment, or else a default, takes the place of an empty value. */
 export interface S3Flags {
   /** If empty, it is taken from the environment, and else it is Amazon's server of the region. */
   readonly endpoint: string;

@@ -128,8 +128,8 @@ function compareNamed(
 ): void {
   const member = type.members.get(name);
   if (member !== undefined) {
-    const oldValue = old === undefined ? undefined : (old[name] ?? nullOr(old, name, member.zero));
-    const nextValue = next === undefined ? undefined : (next[name] ?? nullOr(next, name, member.zero));
+    const oldValue = old === undefined ? undefined : (old[name] ?? impliedValue(old, name, member.zero));
+    const nextValue = next === undefined ? undefined : (next[name] ?? impliedValue(next, name, member.zero));
     compareMember(member.type, member.element, oldValue, nextValue, sets);
   } else if (type.others !== undefined) {
     compareMember(type.others, `f:${name}`, own(old, name), own(next, name), sets);
@@ -137,7 +137,7 @@ function compareNamed(
 }
 
 /** Returns the value for a member that is null or absent. */
-function nullOr(object: JsonObject, name: string, zero: JsonValue | undefined): JsonValue | undefined {
+function impliedValue(object: JsonObject, name: string, zero: JsonValue | undefined): JsonValue | undefined {
   return object[name] === null ? (zero === undefined ? null : zero) : zero;
 }
 

@@ -68,7 +68,7 @@ function node(owned: boolean, children: ReadonlyMap<string, FieldSet> | undefine
   return { owned, children };
 }
 
-/** Returns the paths of either set. */
+/** Returns the paths that are in at least one of the sets. */
 export function union(a: FieldSet, b: FieldSet): FieldSet {
   if (isEmptySet(a) || a === b) return b;
   if (isEmptySet(b)) return a;
@@ -82,7 +82,7 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return node(a.owned || b.owned, children);
 }
 
-/** Returns the paths of both sets. */
+/** Returns the paths that are in both sets. */
 export function intersection(a: FieldSet, b: FieldSet): FieldSet {
   const children = new Map<string, FieldSet>();
   for (const [element, child] of a.children ?? []) {

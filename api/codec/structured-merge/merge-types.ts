@@ -58,7 +58,7 @@ export const deduced: MergeType = { kind: 'deduced' };
 const structs = new WeakMap<StructType, MergeType>();
 const EMPTY: JsonObject = Object.freeze({});
 
-/** Returns the same type for the same struct each time. */
+/** Returns the merge type of a struct, which is the same object each time. */
 export function mergeTypeOf(struct: StructType): MergeType {
   if (struct.untyped === true) return deduced;
   const found = structs.get(struct);
