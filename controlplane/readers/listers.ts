@@ -124,7 +124,10 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
   start(): void {
     const { clock, signal, logger } = this.#options;
     const retryLater = (): void => {
-      if (!signal.aborted) clock.after(RETRY_MS, () => this.start());
+      if (signal.aborted) return;
+      clock.after(RETRY_MS, () => {
+        if (!signal.aborted) this.start();
+      });
     };
     const rest = this.#find();
     if (rest?.watch === undefined) {
@@ -144,6 +147,12 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
       name: '',
     };
     let watching: WatchHandle | undefined;
+    const close = (): void => watching?.close();
+    signal.addEventListener('abort', close, { once: true });
+    const watchAgainLater = (): void => {
+      signal.removeEventListener('abort', close);
+      retryLater();
+    };
     let isPaused = false;
     const resumeSoon = (): void => {
       isPaused = true;
@@ -158,13 +167,13 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
         resumeSoon();
         return false;
       },
-      onEnd: retryLater,
+      onEnd: watchAgainLater,
     };
     rest.watch(this.#context, '', options, sink).then(
       (handle) => {
         watching = handle;
-        if (isPaused) resumeSoon();
-        signal.addEventListener('abort', () => handle.close(), { once: true });
+        if (signal.aborted) close();
+        else if (isPaused) resumeSoon();
       },
       (error: unknown) => {
         if (signal.aborted) return;
@@ -172,7 +181,7 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
           { err: error, resource: rest.info.resource },
           'The objects of a resource could not be watched; trying again',
         );
-        retryLater();
+        watchAgainLater();
       },
     );
   }

@@ -30,7 +30,7 @@ export interface EtcdValueLayout {
 }
 
 interface EtcdReaderOptions {
-  readonly servers: EtcdServers;
+  readonly servers: Pick<EtcdServers, 'run' | 'watch'>;
   readonly layout: EtcdValueLayout;
   readonly logger: Logger;
   readonly onUnreadable: ((resource: string) => void) | undefined;
@@ -54,7 +54,7 @@ const LOGGED_RESOURCES = 100;
 
 /** Reads etcd. Its errors are `StorageError`s. */
 export class EtcdReader {
-  readonly #servers: EtcdServers;
+  readonly #servers: Pick<EtcdServers, 'run' | 'watch'>;
   readonly #layout: EtcdValueLayout;
   readonly #logger: Logger;
   readonly #onUnreadable: ((resource: string) => void) | undefined;
@@ -189,7 +189,10 @@ export class EtcdReader {
     }
   }
 
-  /** Finds out the compacted revision, which only the error of a watch contains. */
+  /**
+   * Finds out the compacted revision, which only the error of a watch contains. Resolves to `revision` if the member in use now
+   * has not compacted it, unlike the member that reported it as compacted.
+   */
   async #compactedRevision(revision: number): Promise<number> {
     const stop = new AbortController();
     let compacted = 0;
@@ -197,7 +200,8 @@ export class EtcdReader {
     await this.#servers.watch(
       request,
       (response) => {
-        if (!response.canceled) return;
+        // A member that sends events has not compacted the revision.
+        if (!response.canceled && response.events.length === 0) return;
         compacted = response.compactRevision;
         stop.abort();
       },
