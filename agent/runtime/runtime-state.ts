@@ -5,10 +5,11 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { periodically } from '../../api/machinery/periodic.ts';
+import { errorMessage } from '../../api/meta/error-message.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
-/** The time after which the runtime counts as down if a check does not end. After a failed check it counts as down at once. */
+/** The time without a successful check after which the runtime counts as down, as in the kubelet. */
 const DOWN_AFTER_MS = 30_000;
 
 interface RuntimeStateOptions {
@@ -22,21 +23,26 @@ interface RuntimeStateOptions {
 export class RuntimeState {
   readonly #options: RuntimeStateOptions;
   #lastReadyMs: number | undefined;
+  /** The condition of a runtime that answers that it is not ready. */
   #runtimeMessage = '';
+  /** The error of the last check; empty if the runtime answered. */
+  #checkError = '';
   #networkMessage = 'container runtime network not ready: it has not responded yet';
+  /** The problems of which `onChange` was last called. */
+  #reported: string;
 
   constructor(options: RuntimeStateOptions) {
     this.#options = options;
+    this.#reported = this.#problems();
   }
 
-  /** Returns why the runtime counts as down; empty while it is ready. */
+  /** Returns why the runtime counts as down; empty while it is ready, and for some time after checks have begun to fail. */
   runtimeErrors(): readonly string[] {
     const since = this.#lastReadyMs;
-    if (since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS && this.#runtimeMessage === '')
-      return [];
-    return [
-      this.#runtimeMessage === '' ? 'container runtime is down' : `container runtime is down: ${this.#runtimeMessage}`,
-    ];
+    const isRecent = since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS;
+    if (isRecent && this.#runtimeMessage === '') return [];
+    const reason = this.#runtimeMessage === '' ? this.#checkError : this.#runtimeMessage;
+    return [reason === '' ? 'container runtime is down' : `container runtime is down: ${reason}`];
   }
 
   /** Returns why the network of the runtime is not ready; empty while it is. */
@@ -51,12 +57,21 @@ export class RuntimeState {
     await periodically(() => this.check(), { clock, periodMs: INTERVAL_MS, signal, onError });
   }
 
-  /**
-   * Requests the conditions of the runtime once. A failure is part of the result; `onChange` is called if the result changed.
-   */
+  /** Requests the conditions of the runtime once. Calls `onChange` if the errors or the network problem have changed. */
   async check(): Promise<void> {
-    const { runtime, clock, logger, onChange } = this.#options;
-    const before = this.#runtimeMessage + this.#networkMessage;
+    const { logger, onChange } = this.#options;
+    const before = this.#runtimeMessage + this.#checkError;
+    await this.#requestConditions();
+    const message = this.#runtimeMessage + this.#checkError;
+    if (message !== '' && message !== before) logger.warn({ err: message }, 'The container runtime is not ready');
+    const problems = this.#problems();
+    if (problems === this.#reported) return;
+    this.#reported = problems;
+    onChange();
+  }
+
+  async #requestConditions(): Promise<void> {
+    const { runtime, clock } = this.#options;
     try {
       const conditions = await runtime.conditions();
       const find = (type: string): string => {
@@ -68,12 +83,14 @@ export class RuntimeState {
       this.#runtimeMessage = find('RuntimeReady');
       const network = find('NetworkReady');
       this.#networkMessage = network === '' ? '' : `container runtime network not ready: ${network}`;
+      this.#checkError = '';
       if (this.#runtimeMessage === '') this.#lastReadyMs = clock.monotonic();
     } catch (error) {
-      this.#runtimeMessage = (error as Error).message;
+      this.#checkError = errorMessage(error);
     }
-    if (this.#runtimeMessage + this.#networkMessage === before) return;
-    if (this.#runtimeMessage !== '') logger.warn({ err: this.#runtimeMessage }, 'The container runtime is not ready');
-    onChange();
+  }
+
+  #problems(): string {
+    return [...this.runtimeErrors(), this.#networkMessage].join('\n');
   }
 }

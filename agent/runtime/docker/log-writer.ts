@@ -233,6 +233,8 @@ export class EntryParser {
   #pending: Buffer = Buffer.alloc(0);
   /** The pieces of an incomplete frame, which are joined once. */
   readonly #parts: Buffer[] = [];
+  /** The stream of the latest frame. Output without frames counts as stdout. */
+  #stream: Frame['stream'] = 'stdout';
 
   constructor(from: Position) {
     this.#skip = from;
@@ -246,6 +248,7 @@ export class EntryParser {
 
   /** Returns the lines of a frame. Without a terminal one frame is one entry: a time and the text. */
   frame(frame: Frame): Buffer {
+    this.#stream = frame.stream;
     this.#parts.push(frame.payload);
     if (!frame.last) return Buffer.alloc(0);
     return this.#line(frame.stream, Buffer.concat(this.#parts.splice(0)));
@@ -274,7 +277,7 @@ export class EntryParser {
   flush(): Buffer {
     const incomplete = Buffer.concat([this.#pending, ...this.#parts.splice(0)]);
     this.#pending = Buffer.alloc(0);
-    return incomplete.length > TIME_LENGTH ? this.#line('stdout', incomplete) : Buffer.alloc(0);
+    return incomplete.length > TIME_LENGTH ? this.#line(this.#stream, incomplete) : Buffer.alloc(0);
   }
 
   #line(stream: string, entry: Buffer): Buffer {

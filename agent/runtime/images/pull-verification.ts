@@ -224,8 +224,11 @@ export class PullVerification {
   /** Removes the records of images that are gone, if they were last written before `beforeMs` (wall clock). */
   async prune(imageRefs: ReadonlySet<string>, beforeMs: number): Promise<void> {
     const { records } = this.#options;
-    for (const { imageRef, lastUpdatedTime } of records.pulled.values())
-      if (!imageRefs.has(imageRef) && Date.parse(lastUpdatedTime) < beforeMs) await records.remove(imageRef);
+    for (const { imageRef, lastUpdatedTime } of records.pulled.values()) {
+      // A record without a valid time counts as old.
+      const isNewer = Date.parse(lastUpdatedTime) >= beforeMs;
+      if (!imageRefs.has(imageRef) && !isNewer) await records.remove(imageRef);
+    }
   }
 
   async #check(

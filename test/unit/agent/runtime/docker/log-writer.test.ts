@@ -32,6 +32,11 @@ describe('the CRI log of a Docker container', () => {
       `${t(1)} stdout F hello\n`,
     );
   });
+  it('keeps the stream of a frame that the engine has not ended', () => {
+    const parser = new EntryParser(none);
+    assert.equal(parser.frame({ stream: 'stderr', payload: Buffer.from(`${t(1)} he`), last: false }).length, 0);
+    assert.equal(parser.flush().toString(), `${t(1)} stderr P he\n`);
+  });
   it('splits the output of a terminal into lines, wherever chunks end', () => {
     const text = `${t(1)} a\n${t(2)} b c\n`;
     for (let cut = 0; cut <= text.length; cut++) {

@@ -221,6 +221,16 @@ describe('records of pulls', () => {
     await verification.prune(new Set(), clock.now() + 5_000);
     assert.deepEqual(await files('pulled'), {});
   });
+
+  it('without a time count as old', async () => {
+    const { root, open, pull, files, clock } = await setUp();
+    await pull(await open(), undefined);
+    const path = join(root, 'image_manager/pulled', fileOf(ID));
+    const { lastUpdatedTime: _time, ...others } = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+    await writeFile(path, JSON.stringify(others));
+    await (await open()).prune(new Set(), clock.now());
+    assert.deepEqual(await files('pulled'), {});
+  });
 });
 
 describe('imagePullCredentialsVerificationPolicy', () => {
