@@ -242,7 +242,7 @@ async function projectedFiles(
       const bundle = await sources.podCertificate(pod, volumeName, index, source.podCertificate);
       add(certificateFiles(pod, source.podCertificate, bundle, mode));
     }
-    // The API server drops the fields of kinds that it does not know. What is left projects nothing, as with the kubelet.
+    // The API server drops the fields of kinds that it does not know. An empty source projects nothing, as with the kubelet.
   };
   // Reports everything that is missing in one error.
   for (const [index, source] of (projected.sources ?? []).entries()) {

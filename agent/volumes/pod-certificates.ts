@@ -104,8 +104,8 @@ export class PodCertificates {
       credential = { issued: undefined, pending: undefined, refused: undefined, steps: new SerialQueue() };
       this.#credentials.set(id, credential);
     }
-    const known = credential;
-    return known.steps.run(() => this.#step(pod, known, source));
+    const current = credential;
+    return current.steps.run(() => this.#step(pod, current, source));
   }
 
   forgetPod(podUid: string): void {

@@ -1,6 +1,6 @@
 /**
  * Gets the service-account tokens of pods. A token is requested once, kept in memory and renewed after four fifths of its
- * lifetime, at most after a day. A valid token is still used while the API server is not available.
+ * lifetime, at the latest after a day. A valid token is still used while the API server is not available.
  */
 import type { Client } from '../../api/client/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';

@@ -38,7 +38,7 @@ type Rule = NonNullable<PolicySpec['ingress']>[number] & NonNullable<PolicySpec[
 type Port = NonNullable<Rule['ports']>[number];
 type Policy = PolicyInputs['policies'][number];
 
-/** The number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
+/** The maximum number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
 const MAX_RANGES = 200_000;
 /**
  * The maximum number of comparisons for the policies of one namespace, because a few megabytes of policies could need any
@@ -92,10 +92,10 @@ function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<Com
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();
   for (const { pod, profile } of isolated) {
     if (profile === 'too-large') continue;
-    const known = sizes.get(pod.namespace) ?? { ids: new Set<string>(), size: 0 };
-    if (!known.ids.has(profile.id)) known.size += profile.peers.length;
-    known.ids.add(profile.id);
-    sizes.set(pod.namespace, known);
+    const entry = sizes.get(pod.namespace) ?? { ids: new Set<string>(), size: 0 };
+    if (!entry.ids.has(profile.id)) entry.size += profile.peers.length;
+    entry.ids.add(profile.id);
+    sizes.set(pod.namespace, entry);
   }
   let left = maxRanges;
   const fits = new Set<string>();
@@ -134,7 +134,7 @@ class Compiler {
   readonly #budgets = new Map<string, Budget>();
   readonly #profiles = new Map<string, Profile | 'too-large'>();
   readonly #byId = new Map<string, Profile>();
-  readonly #peers = new Map<string, readonly PeerMatch[]>();
+  readonly #peerMatches = new Map<string, readonly PeerMatch[]>();
   readonly #slice: Pick<TimeSlice, 'isSpent'>;
   readonly #steps: number;
 
@@ -144,7 +144,7 @@ class Compiler {
     this.#steps = steps;
     const withSelector = inputs.policies.map((policy) => ({
       policy,
-      // No selector selects all pods, as an empty one does. One that cannot be read isolates all pods of its own namespace.
+      // A missing selector selects all pods, as an empty one does. So does one that cannot be read, to isolate these pods.
       selector: readSelector(policy.spec.podSelector ?? {}, everything),
     }));
     this.#byNamespace = Map.groupBy(withSelector, ({ policy }) => policy.namespace);
@@ -241,10 +241,10 @@ class Compiler {
   #match(namespace: string, peer: PolicyPeer, spend: Budget['spend']): readonly PeerMatch[] {
     // Policies of many namespaces often have the same peers. The namespace matters only if the peer does not select it.
     const { namespaceSelector, ipBlock } = peer;
-    const place = namespaceSelector === undefined && ipBlock === undefined ? namespace : '';
-    const key = JSON.stringify([place, peer]);
-    let matches = this.#peers.get(key);
-    if (matches === undefined) this.#peers.set(key, (matches = this.#index.match(namespace, peer, spend)));
+    const peerNamespace = namespaceSelector === undefined && ipBlock === undefined ? namespace : '';
+    const key = JSON.stringify([peerNamespace, peer]);
+    let matches = this.#peerMatches.get(key);
+    if (matches === undefined) this.#peerMatches.set(key, (matches = this.#index.match(namespace, peer, spend)));
     for (const { ranges } of matches) spend(ranges.length);
     return matches;
   }
@@ -256,20 +256,20 @@ const withPorts = (ranges: readonly AddressRange[], ports: AllowedPorts): PeerRa
 const isNamed = ({ port }: Port): boolean => typeof port === 'string';
 
 function numberedRange({ protocol = 'TCP', port, endPort }: Port): PortRange[] {
-  const known = PROTOCOLS.find((name) => name === protocol);
-  if (known === undefined || typeof port === 'string') return [];
-  if (port === undefined) return [{ protocol: known, first: 0, last: LAST_PORT }];
-  return [{ protocol: known, first: port, last: endPort ?? port }];
+  const supported = PROTOCOLS.find((name) => name === protocol);
+  if (supported === undefined || typeof port === 'string') return [];
+  if (port === undefined) return [{ protocol: supported, first: 0, last: LAST_PORT }];
+  return [{ protocol: supported, first: port, last: endPort ?? port }];
 }
 
 /** Returns the ports of the pod that have one of the names, each `PROTOCOL name`. */
 function namedRanges(names: ReadonlySet<string>, pod: PolicyPod): PortRange[] {
   if (names.size === 0) return [];
   return pod.ports.flatMap(({ name, protocol, port }) => {
-    const known = PROTOCOLS.find((one) => one === protocol);
-    return known === undefined || !names.has(`${protocol} ${name}`)
+    const supported = PROTOCOLS.find((one) => one === protocol);
+    return supported === undefined || !names.has(`${protocol} ${name}`)
       ? []
-      : [{ protocol: known, first: port, last: port }];
+      : [{ protocol: supported, first: port, last: port }];
   });
 }
 

@@ -25,23 +25,23 @@ type Members = { [name: string]: unknown };
 export function configz({ flags, origins }: EffectiveOptions, detected: Partial<AgentFlags> = {}): Configz {
   const config: Members = { kind: CONFIG_KIND, apiVersion: CONFIG_VERSION };
   const others: Members = {};
-  const from: Record<string, string> = {};
+  const shownOrigins: Record<string, string> = {};
   const values = { ...flags, ...detected } as Readonly<Record<string, FlagTypes[FlagType]>>;
   for (const [key, row] of Object.entries<AnyOption>(agentOptions)) {
     const value = values[key] ?? row.default;
     const origin = key in detected ? 'runtime' : (origins.get(key) ?? 'default');
     if (row.config !== undefined) {
-      place(config, row, value);
-      from[row.config.path] = origin;
+      setField(config, row, value);
+      shownOrigins[row.config.path] = origin;
     } else if (key !== 'version' && (row.noEffect === undefined || origin !== 'default')) {
       others[row.name] = shownValue(row.name, writeField(row, value));
-      from[`--${row.name}`] = origin;
+      shownOrigins[`--${row.name}`] = origin;
     }
   }
-  return { kubeletconfig: config, flags: others, origins: from };
+  return { kubeletconfig: config, flags: others, origins: shownOrigins };
 }
 
-function place(config: Members, row: AnyOption, value: FlagTypes[FlagType]): void {
+function setField(config: Members, row: AnyOption, value: FlagTypes[FlagType]): void {
   const { path = '', optional, keepsZero } = row.config ?? {};
   if (optional === true && JSON.stringify(value) === JSON.stringify(row.default)) return;
   const names = path.split('.');

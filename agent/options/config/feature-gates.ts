@@ -6,10 +6,10 @@ import { type ActiveGate, activeGates, featureGates, type GateStage } from '../f
 import { ConfigurationError } from '../../model/configuration-error.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 
-/** The state of all feature gates. Gates that the agent does not read have a state too, for the metrics. */
+/** The state of all feature gates. */
 export interface FeatureGates {
   enabled(gate: ActiveGate): boolean;
-  /** Every gate with its state, for the metrics. */
+  /** Every gate with its state, also those that the agent does not read, for the metrics. */
   readonly all: readonly { readonly name: string; readonly stage: GateStage; readonly enabled: boolean }[];
   /** One line for each gate that is graduated, deprecated or without effect in the agent. */
   readonly warnings: readonly string[];

@@ -12,7 +12,7 @@ import type { EffectiveOptions } from './effective-options.ts';
 const SECRET = new Set(['manifest-url-header', 'storage-driver-password']);
 const CLASSIFIED = 'CLASSIFIED';
 
-/** Returns what pages show of the value of a flag. */
+/** Returns the value of a flag as pages show it: `CLASSIFIED` if it may contain a password. */
 export function shownValue<T>(name: string, value: T): T | typeof CLASSIFIED {
   return SECRET.has(name) ? CLASSIFIED : value;
 }

@@ -10,14 +10,15 @@ interface Position {
 export interface Positions {
   /**
    * Returns the position of a path in the first document. If the path is not found, because an alias or a merge provides it,
-   * returns that of its nearest parent.
+   * returns that of its nearest parent, or the start of the text.
    */
   find(path: readonly string[], part: 'key' | 'value'): Position;
 }
 
 const MAX_DEPTH = 1000;
 
-interface Open {
+/** A document, map or list that the events have begun and not ended. */
+interface OpenNode {
   readonly path: readonly string[];
   readonly kind: 'map' | 'list' | 'document';
   /** The key of the next value, in a map. */
@@ -29,9 +30,9 @@ interface Open {
 export function positionsOf(text: string): Positions {
   const keys = new Map<string, number>();
   const values = new Map<string, number>();
-  const open: Open[] = [];
+  const open: OpenNode[] = [];
   let documents = 0;
-  const place = (start: number): readonly string[] => {
+  const recordValue = (start: number): readonly string[] => {
     const around = open.at(-1);
     const path =
       around === undefined || around.kind === 'document'
@@ -40,7 +41,7 @@ export function positionsOf(text: string): Positions {
     if (documents === 1 && !values.has(join(path))) values.set(join(path), start);
     return path;
   };
-  const done = (): void => {
+  const endValue = (): void => {
     const around = open.at(-1);
     if (around === undefined) return;
     around.key = undefined;
@@ -54,13 +55,13 @@ export function positionsOf(text: string): Positions {
         break;
       case EVENT_ID.MAPPING:
       case EVENT_ID.SEQUENCE: {
-        const path = place(event.start);
+        const path = recordValue(event.start);
         open.push({ path, kind: event.type === EVENT_ID.MAPPING ? 'map' : 'list', key: undefined, index: 0 });
         break;
       }
       case EVENT_ID.POP:
         open.pop();
-        done();
+        endValue();
         break;
       case EVENT_ID.SCALAR: {
         const around = open.at(-1);
@@ -70,12 +71,12 @@ export function positionsOf(text: string): Positions {
           if (documents === 1 && !keys.has(at)) keys.set(at, event.valueStart);
           break;
         }
-        place(event.valueStart);
-        done();
+        recordValue(event.valueStart);
+        endValue();
         break;
       }
       default:
-        done();
+        endValue();
     }
   }
   return {

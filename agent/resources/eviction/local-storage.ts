@@ -3,7 +3,7 @@ import { compareQuantities, formatQuantity, parseQuantity } from '../../../api/m
 import type { Pod } from '../../model/pod.ts';
 import { bytesOf, limitsOf, podResources } from '../../runtime/kuberuntime/resources.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
-import { evictionWords } from './messages.ts';
+import { storageMessages } from './messages.ts';
 
 interface StorageLimitOptions {
   /** Whether images are on another filesystem than the root directory. Containers are then charged for their logs only. */
@@ -37,20 +37,20 @@ export function exceededStorage(
     if (limit === undefined || compareQuantities(parseQuantity(limit), parseQuantity('0')) <= 0) continue;
     const used = storage.volumes.find((entry) => entry.name === volume.name)?.usage.usedBytes ?? 0;
     if (used > bytesOf(limit)) {
-      const message = evictionWords.emptyDir(volume.name, formatQuantity(parseQuantity(limit)));
+      const message = storageMessages.emptyDir(volume.name, formatQuantity(parseQuantity(limit)));
       return { signal: 'emptydirfs.limit', message };
     }
   }
   const total = podResources(pod, limitsOf)['ephemeral-storage'];
   if (total !== undefined && storage.ephemeral.usedBytes > bytesOf(total))
-    return { signal: 'ephemeralpodfs.limit', message: evictionWords.podStorage(total) };
+    return { signal: 'ephemeralpodfs.limit', message: storageMessages.podStorage(total) };
   for (const container of pod.spec.containers) {
     const limit = limitsOf(container)['ephemeral-storage'];
     const used = storage.containers.get(container.name);
     if (limit === undefined || used === undefined) continue;
     const bytes = used.logs.usedBytes + (dedicatedImages ? 0 : used.layer.usedBytes);
     if (bytes > bytesOf(limit)) {
-      const message = evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
+      const message = storageMessages.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
       return { signal: 'ephemeralcontainerfs.limit', message };
     }
   }

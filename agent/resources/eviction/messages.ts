@@ -31,7 +31,7 @@ interface EvictionMessage {
 }
 
 /** The messages of pods that exceed a limit of local storage. */
-export const evictionWords = {
+export const storageMessages = {
   emptyDir: (volume: string, limit: string): string =>
     `Usage of EmptyDir volume "${volume}" exceeds the limit "${limit}". `,
   podStorage: (limit: string): string =>

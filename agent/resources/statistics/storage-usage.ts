@@ -227,9 +227,9 @@ export class StorageUsage {
           volumes.push({ name: volume.name, usage, filesystem, ephemeral: false, memory: false, claim });
         continue;
       }
-      // A host path is not charged to the pod, because any process may write to it.
-      if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
       const memory = spec?.emptyDir?.medium === 'Memory' || spec?.secret !== undefined || spec?.projected !== undefined;
+      // A host path is not charged to the pod, because any process may write to it.
+      if (volume.path === '' || !(volume.ephemeral || memory || claim !== '')) continue;
       const fromMs = clock.monotonic();
       const usage = await diskUsage(volume.path, volume.ephemeral && !memory ? soFar : undefined);
       onVolume?.('du', clock.monotonic() - fromMs);

@@ -113,7 +113,7 @@ export class UsageCollector {
     return this.#recentSnapshot(0);
   }
 
-  /** Reads the usage of the node alone, which is one cgroup. */
+  /** Reads the usage of the node alone, from the root cgroup; all counters are 0 if it cannot be read. */
   async node(): Promise<CgroupUsage> {
     return (await this.#options.reader.read('/')) ?? NO_USAGE;
   }
@@ -187,12 +187,12 @@ export class UsageCollector {
     const parent = this.#options.cgroupParent(pod);
     const cgroup = parent === '' ? '' : cgroupPath(parent);
     const running = runningContainers(pod);
-    const places = await this.#locate(cgroup, running, paths);
+    const cgroups = await this.#locate(cgroup, running, paths);
     let runtimeStats: Promise<readonly ContainerStats[]> | undefined;
     const containers = await Promise.all(
       running.map(async (container): Promise<ContainerUsage | undefined> => {
-        const place = places.get(container.id) ?? '';
-        let usage = place === '' ? undefined : await reader.read(place);
+        const containerCgroup = cgroups.get(container.id) ?? '';
+        let usage = containerCgroup === '' ? undefined : await reader.read(containerCgroup);
         if (usage === undefined) {
           // Without statistics of the runtime, the container has no usage.
           runtimeStats ??= runtime.containerStats({ podUid: pod.metadata.uid }).catch(() => []);
@@ -202,7 +202,7 @@ export class UsageCollector {
         if (usage === undefined) return undefined;
         return {
           ...container,
-          cgroup: place,
+          cgroup: containerCgroup,
           timeMs: clock.now(),
           usage,
           nanoCores: this.#rate(container.id, usage, samples),

@@ -15,7 +15,7 @@ import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } fro
  * The maximum length of a node id, as in the CSINode. The id is also written to an annotation of the node, and all annotations
  * may have 256 KiB together.
  */
-const LONGEST_NODE_ID = 256;
+const LONGEST_NODE_ID_BYTES = 256;
 /** The maximum number of segments of a driver's topology, each of which becomes a label of the node. */
 const MAX_SEGMENTS = 64;
 
@@ -105,8 +105,8 @@ export class CsiDrivers implements PluginHandler {
     try {
       const info = await client.call('nodeGetInfo', {}, { timeoutMs: CSI_TIMEOUT_MS, signal });
       if (info.nodeId === '') throw new Error('the driver returned no id of this node');
-      if (Buffer.byteLength(info.nodeId) > LONGEST_NODE_ID)
-        throw new Error(`the driver's id of this node has more than ${LONGEST_NODE_ID} bytes`);
+      if (Buffer.byteLength(info.nodeId) > LONGEST_NODE_ID_BYTES)
+        throw new Error(`the driver's id of this node has more than ${LONGEST_NODE_ID_BYTES} bytes`);
       const topology = info.accessibleTopology?.segments ?? {};
       if (Object.keys(topology).length > MAX_SEGMENTS)
         throw new Error(`the driver's topology of this node has more than ${MAX_SEGMENTS} segments`);
@@ -169,17 +169,17 @@ export class CsiDrivers implements PluginHandler {
 }
 
 function capabilitiesOf(client: CsiNodeClient): CsiDriver['can'] {
-  let known: Promise<ReadonlySet<number>> | undefined;
+  let reading: Promise<ReadonlySet<number>> | undefined;
   const read = async (): Promise<ReadonlySet<number>> => {
     const { capabilities } = await client.call('nodeGetCapabilities', {}, { timeoutMs: CSI_TIMEOUT_MS });
     return new Set(capabilities.map(({ rpc }) => rpc?.type ?? 0));
   };
   return async (capability) => {
-    known ??= read();
+    reading ??= read();
     try {
-      return (await known).has(NODE_CAPABILITIES[capability]);
+      return (await reading).has(NODE_CAPABILITIES[capability]);
     } catch (error) {
-      known = undefined;
+      reading = undefined;
       throw error;
     }
   };

@@ -26,7 +26,7 @@ export interface Plugin {
   readonly supportedVersions: readonly string[];
 }
 
-/** Handles plugins of one type. The plugin gets errors, and can exit and register again. */
+/** Handles plugins of one type. Errors are reported to the plugin, which can then exit and register again. */
 export interface PluginHandler {
   /** Throws if the plugin cannot be used. */
   validate(plugin: Plugin): void;
@@ -145,10 +145,10 @@ export class PluginManager {
     const due = [...this.#sockets]
       .filter(([, entry]) => entry.plugin === undefined && entry.busy === undefined && entry.retryAtMs <= now)
       .toSorted(([, left], [, right]) => left.failures - right.failures);
-    for (const [path, entry] of due.slice(0, this.#freePlaces())) this.#try(path, entry, signal);
+    for (const [path, entry] of due.slice(0, this.#freePlaces())) this.#startRegistration(path, entry, signal);
   }
 
-  #try(path: string, entry: Registration, signal: AbortSignal): void {
+  #startRegistration(path: string, entry: Registration, signal: AbortSignal): void {
     const { clock, logger } = this.#options;
     entry.busy = this.#register(path, entry, signal)
       .then(

@@ -100,3 +100,30 @@ it('a driver whose numbers no client can decode does not spoil the page of the n
     ...{ inodes: 0, inodesFree: 0, device: 0 },
   });
 });
+
+it('an emptyDir in memory is listed, and does not count for the ephemeral storage of its pod', async () => {
+  const path = temporaryFolder();
+  await writeFile(join(path, 'file'), Buffer.alloc(MEGABYTE, 1));
+  const spec = { containers: [], volumes: [{ name: 'v', emptyDir: { medium: 'Memory' } }] };
+  const pod = { metadata: { name: 'p', namespace: 'ns', uid: 'u' }, spec } as unknown as Pod;
+  const usage = new StorageUsage({
+    runtime: {
+      containerStats: () => Promise.resolve([]),
+      imageFilesystems: () => Promise.resolve({ images: [], containers: [] }),
+    },
+    clock: new FakeClock(),
+    logger: silentLogger,
+    rootDirectory: temporaryFolder(),
+    podLogsDirectory: temporaryFolder(),
+    volumes: { podVolumes: () => [{ name: 'v', path, readOnly: false, ephemeral: false }] },
+    pods: () => [pod],
+    periodMs: 60_000,
+  });
+  const storage = (await usage.pods()).get('u');
+  assert.deepEqual(
+    storage?.volumes.map(({ name, memory }) => [name, memory]),
+    [['v', true]],
+  );
+  assert.ok((storage.volumes[0]?.usage.usedBytes ?? 0) >= MEGABYTE);
+  assert.equal(storage.ephemeral.usedBytes, 0);
+});
