@@ -1,15 +1,18 @@
 /**
  * Returns unused memory after the start and after bursts of work: V8 keeps code that ran once and dead objects until memory is
- * short. It runs one full garbage collection, which takes a tenth of a second, in a quiet moment after the process has grown,
- * and none while the process is busy. Long-running commands call it.
+ * short, and malloc keeps what it has freed between blocks in use. In a quiet moment after the process has grown, one full
+ * garbage collection runs, which takes a tenth of a second. While the process is busy, none does. Long-running commands call it.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Clock } from '../api/machinery/clock.ts';
+import { trimHeap } from './trim-heap.ts';
 
-const FIRST_CHECK_MS = 4_000;
-/** The interval of checks after the start. */
-const CHECK_MS = 20_000;
+const CHECK_MS = 4_000;
+/** The shortest time between two collections, so that they take a two-hundredth of a processor at most. */
+const PAUSE_MS = 20_000;
+/** V8 frees the buffers that a collection found in a thread of its own. It has done so after this time. */
+const SWEEP_MS = 1_000;
 /** The share of the time since the last check in which the event loop was busy: below it, the process is quiet. */
 const QUIET = 0.1;
 /** The growth from which on memory is collected. A smaller growth is not worth a collection. */
@@ -28,15 +31,23 @@ function collectGarbage(): void {
 
 export function settleMemory(clock: Clock): void {
   let settledBytes = 0;
+  let notBeforeMs = 0;
   const wait = (): void => {
     const before = performance.eventLoopUtilization();
-    clock.after(settledBytes === 0 ? FIRST_CHECK_MS : CHECK_MS, () => {
-      const { utilization } = performance.eventLoopUtilization(before);
-      if (utilization < QUIET && process.memoryUsage.rss() >= settledBytes + GROWN_BYTES) {
-        collectGarbage();
-        settledBytes = process.memoryUsage.rss();
+    clock.after(CHECK_MS, () => {
+      const isQuiet = performance.eventLoopUtilization(before).utilization < QUIET;
+      const hasGrown = (): boolean => process.memoryUsage.rss() >= settledBytes + GROWN_BYTES;
+      if (!isQuiet || clock.monotonic() < notBeforeMs || !hasGrown()) {
+        wait();
+        return;
       }
-      wait();
+      notBeforeMs = clock.monotonic() + PAUSE_MS;
+      collectGarbage();
+      clock.after(SWEEP_MS, () => {
+        trimHeap();
+        settledBytes = process.memoryUsage.rss();
+        wait();
+      });
     });
   };
   wait();

@@ -3,6 +3,7 @@
  * revision. It is the only place where the storage keeps values. The storage writes here as it commits, and the watch cache of
  * the resource reads the same maps.
  */
+import { inflateRawSync } from 'node:zlib';
 import { SortedKeys } from './sorted-keys.ts';
 
 /** The current or a former value of a key. */
@@ -19,17 +20,43 @@ export interface StoredValue {
  */
 export class StoredVersion implements StoredValue {
   readonly key: string;
-  readonly value: Buffer;
   readonly createRevision: number;
   readonly revision: number;
+  /** The number of bytes of `value`. */
+  readonly sizeBytes: number;
   viewOwner: object | undefined = undefined;
   view: object | undefined = undefined;
+  /** `undefined` once the value is compressed. */
+  #value: Buffer | undefined;
+  #deflated: Buffer | undefined;
+  #inflated: WeakRef<Buffer> | undefined;
 
   constructor(key: string, value: Buffer, createRevision: number, revision: number) {
     this.key = key;
-    this.value = value;
     this.createRevision = createRevision;
     this.revision = revision;
+    this.sizeBytes = value.length;
+    this.#value = value;
+  }
+
+  get value(): Buffer {
+    return this.#value ?? this.#inflate();
+  }
+
+  /** Keeps only the raw deflate stream (RFC 1951) of the value. Reads inflate it. */
+  replaceByDeflated(deflated: Buffer): void {
+    this.#deflated = deflated;
+    this.#value = undefined;
+  }
+
+  /** Inflates once for several reads in one turn of the event loop: within a turn, a weak reference keeps its value. */
+  #inflate(): Buffer {
+    const known = this.#inflated?.deref();
+    if (known !== undefined) return known;
+    if (this.#deflated === undefined) throw new Error(`the version ${this.revision} of ${this.key} has no value`);
+    const value = inflateRawSync(this.#deflated, { maxOutputLength: this.sizeBytes });
+    this.#inflated = new WeakRef(value);
+    return value;
   }
 }
 
@@ -54,9 +81,9 @@ export class VersionChange {
 /** The approximate size of a change besides the value that only the history keeps. */
 const CHANGE_BYTES = 200;
 
-/** Returns the bytes that the history keeps in memory for a change. */
+/** Returns the bytes that a change adds to the history. Compression in memory does not change it, because the disk has the whole value. */
 export function costOf({ previous }: VersionChange): number {
-  return CHANGE_BYTES + (previous?.value.length ?? 0);
+  return CHANGE_BYTES + (previous?.sizeBytes ?? 0);
 }
 
 /** Reads show the changes that were applied so far. Former states can be read down to the compacted revision. */

@@ -61,7 +61,7 @@ export class RevisionHistory {
     return this.#compacted === this.#firstRevision ? 1 : this.#compacted;
   }
 
-  /** The bytes that only the history keeps in memory. */
+  /** The bytes of the history, before any compression. */
   get historyBytes(): number {
     return this.#versions.historyBytes;
   }

@@ -1,4 +1,5 @@
 /** Holds the versions of all resources, in one `ResourceVersions` for each. `RevisionHistory` owns it. */
+import { HistoryCompression } from './history-compression.ts';
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
 
@@ -6,9 +7,10 @@ import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resour
 export class VersionStore {
   /** The versions by `/<group>/<resource>/`. */
   readonly #resources = new Map<string, ResourceVersions>();
+  readonly #compression = new HistoryCompression();
   #historyBytes = 0;
 
-  /** The bytes that only the history keeps in memory. */
+  /** The bytes of the history, before any compression. */
   get historyBytes(): number {
     return this.#historyBytes;
   }
@@ -65,7 +67,9 @@ export class VersionStore {
       existing ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
     const change = new VersionChange(revision, key, current, previous);
     versions.apply(change, options);
-    if (options.isCompacted !== true) this.#historyBytes += costOf(change);
+    if (options.isCompacted === true) return change;
+    this.#historyBytes += costOf(change);
+    if (known !== undefined) this.#compression.add(known);
     return change;
   }
 

@@ -1,0 +1,28 @@
+/** Calls `malloc_trim` of the C library, which returns the pages of malloc's heap that no block in use needs. */
+
+/** `int malloc_trim(size_t pad)` in malloc.h. */
+const MALLOC_TRIM = { malloc_trim: { arguments: ['u64'], return: 'i32' } } as const;
+
+/** Looked up by the first call. `undefined` if this C library or Node.js has none. */
+let trim: ((pad: bigint) => unknown) | undefined;
+let isLookedUp = false;
+
+/**
+ * Returns free memory of malloc to the kernel. The largest blocks return on their own, but blocks of some ten kilobytes, such as
+ * the bytes of objects, leave gaps that malloc keeps. Does nothing where musl is the C library, or before Node.js 26.1.
+ */
+export function trimHeap(): void {
+  if (!isLookedUp) trim = lookUp();
+  isLookedUp = true;
+  trim?.(0n);
+}
+
+function lookUp(): typeof trim {
+  try {
+    // A library of `null` is the running program with the libraries that it has loaded.
+    const library = process.getBuiltinModule('node:ffi')?.dlopen(null, MALLOC_TRIM);
+    return library?.functions.malloc_trim;
+  } catch {
+    return undefined;
+  }
+}
