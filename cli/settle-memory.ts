@@ -1,7 +1,8 @@
 /**
  * Returns unused memory after the start and after bursts of work: V8 keeps code that ran once and dead objects until memory is
- * short, and malloc keeps what it has freed between blocks in use. In a quiet moment after the process has grown, one full
- * garbage collection runs, which takes a tenth of a second. While the process is busy, none does. Long-running commands call it.
+ * short, and malloc keeps what it has freed between blocks in use. In a quiet moment after the process has grown, it runs one
+ * full garbage collection, which takes a tenth of a second. It runs none while the process is busy. Long-running commands call
+ * it.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { constants, deflateRaw } from 'node:zlib';
 import type { StoredVersion } from './resource-versions.ts';
 
-/** The size from which on a value is compressed. Most objects are smaller, and inflating them would take longer than it saves. */
+/** The size from which on a value is compressed. Most objects are smaller, and would save little. */
 const LARGE_BYTES = 16 * 1024;
 /** Values that do not become this much smaller, such as releases of Helm, stay as they are. */
 const WORTHWHILE_SHARE = 0.75;

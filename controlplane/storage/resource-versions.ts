@@ -81,7 +81,7 @@ export class VersionChange {
 /** The approximate size of a change besides the value that only the history keeps. */
 const CHANGE_BYTES = 200;
 
-/** Returns the bytes that a change adds to the history. Compression in memory does not change it, because the disk has the whole value. */
+/** Returns the bytes that a change adds to the history: those on the disk, whether or not the value is compressed in memory. */
 export function costOf({ previous }: VersionChange): number {
   return CHANGE_BYTES + (previous?.sizeBytes ?? 0);
 }
