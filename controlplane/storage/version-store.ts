@@ -69,7 +69,7 @@ export class VersionStore {
     versions.apply(change, options);
     if (options.isCompacted === true) return change;
     this.#historyBytes += costOf(change);
-    if (known !== undefined) this.#compression.add(known);
+    if (previous !== undefined) this.#compression.add(previous);
     return change;
   }
 
