@@ -22,17 +22,17 @@ const MAX_CONDITIONS = 64;
  */
 export function ruleErrors(rule: Rule, at: string): FieldError[] {
   const { operations = [], apiGroups = [], apiVersions = [], resources = [], scope } = rule;
-  const given = (field: string, values: readonly string[]): FieldError[] =>
+  const requiredList = (field: string, values: readonly string[]): FieldError[] =>
     values.length === 0 ? [required(`${at}.${field}`)] : [];
   const errors = [
-    ...given('operations', operations),
+    ...requiredList('operations', operations),
     ...wildcardErrors(`${at}.operations`, operations, 'operations'),
     ...operations.flatMap((operation, index) =>
       OPERATIONS.includes(operation) ? [] : [notSupported(`${at}.operations[${index}]`, operation, OPERATIONS)],
     ),
-    ...given('apiGroups', apiGroups),
+    ...requiredList('apiGroups', apiGroups),
     ...wildcardErrors(`${at}.apiGroups`, apiGroups, 'API groups'),
-    ...given('apiVersions', apiVersions),
+    ...requiredList('apiVersions', apiVersions),
     ...wildcardErrors(`${at}.apiVersions`, apiVersions, 'API versions'),
     ...apiVersions.flatMap((version, index) => (version === '' ? [required(`${at}.apiVersions[${index}]`)] : [])),
     ...resourcesErrors(`${at}.resources`, resources),
@@ -41,12 +41,15 @@ export function ruleErrors(rule: Rule, at: string): FieldError[] {
   return errors;
 }
 
-/** Validates resources and subresources. A wildcard must not include other items of the list. */
+/**
+ * Validates resources and subresources. A wildcard must not include other items of the list. As in kube-apiserver, a wildcard
+ * on one side of a slash is compared with later items only.
+ */
 function resourcesErrors(field: string, resources: readonly string[]): FieldError[] {
   if (resources.length === 0) return [required(field)];
   const errors: FieldError[] = [];
-  const allOf = new Set<string>();
-  const inAll = new Set<string>();
+  const withAllSubresources = new Set<string>();
+  const ofAllResources = new Set<string>();
   let plain = false;
   for (const [index, text] of resources.entries()) {
     const at = `${field}[${index}]`;
@@ -62,11 +65,12 @@ function resourcesErrors(field: string, resources: readonly string[]): FieldErro
     }
     const resource = text.slice(0, slash);
     const subresource = text.slice(slash + 1);
-    if (allOf.has(resource)) errors.push(invalid(at, text, `if '${resource}/*' is present, must not specify ${text}`));
-    if (inAll.has(subresource))
+    if (withAllSubresources.has(resource))
+      errors.push(invalid(at, text, `if '${resource}/*' is present, must not specify ${text}`));
+    if (ofAllResources.has(subresource))
       errors.push(invalid(at, text, `if '*/${subresource}' is present, must not specify ${text}`));
-    if (subresource === '*') allOf.add(resource);
-    if (resource === '*') inAll.add(subresource);
+    if (subresource === '*') withAllSubresources.add(resource);
+    if (resource === '*') ofAllResources.add(subresource);
   }
   if (resources.length > 1 && resources.includes('*/*'))
     errors.push(invalid(field, resources, "if '*/*' is present, must not specify other resources"));

@@ -212,10 +212,11 @@ const statefulSetStatus: UpdateStrategy<StatefulSet> = {
 const KEEPS_ALL =
   'spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended';
 
-function ownWarnings({ spec }: StatefulSet, claimSpec: string): string[] {
+/** Returns the warnings about claims and history. `specPath` is the path of a claim's spec in the claim. */
+function claimAndHistoryWarnings({ spec }: StatefulSet, specPath: string): string[] {
   return [
     ...(spec?.volumeClaimTemplates ?? []).flatMap((claim, index) =>
-      claimWarnings((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}]${claimSpec}`),
+      claimWarnings((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}]${specPath}`),
     ),
     ...((spec?.revisionHistoryLimit ?? 0) < 0 ? [KEEPS_ALL] : []),
   ];
@@ -260,9 +261,9 @@ export const statefulSets: Strategy<StatefulSet> = {
   },
   validateCreate: (object) => statefulSetErrors(object, { isCreate: true }),
   validateUpdate: statefulSetUpdateErrors,
-  warningsOnCreate: (object) => [...templateWarnings(object), ...ownWarnings(object, '')],
+  warningsOnCreate: (object) => [...templateWarnings(object), ...claimAndHistoryWarnings(object, '')],
   // kube-apiserver names the spec of a claim in updates only.
-  warningsOnUpdate: (object, old) => [...templateWarnings(object, old), ...ownWarnings(object, '.Spec')],
+  warningsOnUpdate: (object, old) => [...templateWarnings(object, old), ...claimAndHistoryWarnings(object, '.Spec')],
   columns: statefulSetColumns,
   status: statefulSetStatus,
 };

@@ -43,7 +43,7 @@ export function dropCarried(object: KubeObject): void {
 
 const CPU_DEFAULT = 80;
 
-/** Returns the metric that version 1 stands for; 80 percent by default. */
+/** Returns the metric of version 2 for the target that version 1 has: a usage of CPU in percent, 80 by default. */
 export const cpuMetric = (averageUtilization = CPU_DEFAULT): Metric => ({
   type: 'Resource',
   resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },
@@ -72,7 +72,7 @@ type Side = 'target' | 'current';
 
 /** Converts one metric, or the status of one, to the older form. */
 function toOld(metric: Metric | MetricStatus, side: Side): Loose {
-  const name = (what: string): string => `${side}${what}`;
+  const name = (suffix: string): string => `${side}${suffix}`;
   const sideOf = (source: object | undefined): Amount =>
     ((source as Record<Side, Amount> | undefined)?.[side] ?? {}) as Amount;
   const { object, pods, resource, containerResource, external } = metric;
@@ -138,7 +138,7 @@ const numberOf = (value: unknown): number | undefined => (typeof value === 'numb
 
 /** Converts one metric, or the status of one, from the older form. */
 function fromOld(old: Loose, side: Side): Loose {
-  const read = (source: Loose, what: string): unknown => source[`${side}${what}`];
+  const read = (source: Loose, suffix: string): unknown => source[`${side}${suffix}`];
   const typed = (type: string, amount: Loose): Loose => members(side === 'target' ? { type, ...amount } : amount);
   const identifier = (name: unknown, selector: unknown): Loose => members({ name: name ?? '', selector });
   const zero = side === 'current' ? '0' : undefined;

@@ -98,16 +98,17 @@ const MAX_HINTS = 8;
 type Endpoint = NonNullable<Slice['endpoints']>[number];
 
 function sliceErrors(object: Slice, old?: Slice): FieldError[] {
-  const { addressType = '', endpoints: found = [], ports = [] } = object;
+  const { addressType = '', endpoints: sliceEndpoints = [], ports = [] } = object;
   const errors = requiredText('addressType', addressType);
   if (addressType !== '' && !ADDRESS_TYPES.includes(addressType))
     errors.push(notSupported('addressType', addressType, ADDRESS_TYPES));
   if ((ports ?? []).length > MAX_PORTS) errors.push(...maxItems('ports', ports ?? [], MAX_PORTS));
   else errors.push(...portErrors(ports ?? []));
   const stored = new Set((old?.endpoints ?? []).flatMap(({ addresses }) => addresses ?? []));
-  if ((found ?? []).length > MAX_ENDPOINTS) errors.push(...maxItems('endpoints', found ?? [], MAX_ENDPOINTS));
+  if ((sliceEndpoints ?? []).length > MAX_ENDPOINTS)
+    errors.push(...maxItems('endpoints', sliceEndpoints ?? [], MAX_ENDPOINTS));
   else
-    for (const [index, endpoint] of (found ?? []).entries())
+    for (const [index, endpoint] of (sliceEndpoints ?? []).entries())
       errors.push(...endpointErrors(endpoint, `endpoints[${index}]`, addressType, stored));
   return errors;
 }
@@ -143,7 +144,7 @@ interface FamilyRules {
 
 /**
  * Validates an address. An address of the wrong family is an error of the list, and every other error is one of the address.
- * Family and form of an address that the slice already has are not validated again.
+ * For a valid address that the slice already has, family and canonical form are not validated again.
  */
 function familyErrors(list: string, field: string, address: string, { family, stored }: FamilyRules): FieldError[] {
   const ip = parseIp(address);
@@ -194,7 +195,7 @@ function portErrors(ports: NonNullable<Slice['ports']>): FieldError[] {
   });
 }
 
-/** Drops topology fields that v1 does not have. An object that already has them keeps them. */
+/** Drops the topology of endpoints, which v1 does not have. Those of the old slice may stay. */
 function dropTopology(object: Slice, old?: Slice): void {
   const before = (old?.endpoints ?? []).map(({ deprecatedTopology }) => deprecatedTopology);
   for (const endpoint of object.endpoints ?? []) {

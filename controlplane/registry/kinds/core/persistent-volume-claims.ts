@@ -1,7 +1,4 @@
-/**
- * Defines the strategy of persistent volume claims. The spec is immutable, except that a bound claim may grow and change its
- * attributes class.
- */
+/** Defines the strategy of persistent volume claims. The spec is immutable, except for what `comparable` makes equal. */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1PersistentVolumeClaimStatus } from '@kubernetes/client-node';
 import { claimSpecErrors, type ClaimSpec, type DataSource } from '../../../../api/kinds/claim-validation.ts';
@@ -42,7 +39,8 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
 
 /**
  * Makes `dataSource` and `dataSourceRef` equal. A new reference to another namespace is dropped, because its feature gate is
- * off, and so is a new `dataSource` that is neither a claim nor a snapshot. Then an absent field gets the value of the other.
+ * off. Without a reference, a new `dataSource` that is neither a claim nor a snapshot is dropped. Then an absent field gets the
+ * value of the other, unless that refers to another namespace.
  */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
@@ -67,7 +65,7 @@ function requests(spec: ClaimSpec): Record<string, string | undefined> {
   return (spec.resources.requests ??= {});
 }
 
-/** Returns the two specs for the comparison, without the fields that may change. */
+/** Returns copies of the two specs in which allowed changes are made equal. */
 function comparable(object: Claim, old: Claim): { readonly now: ClaimSpec; readonly before: ClaimSpec } {
   const now = cloneJson(object.spec ?? {});
   const before = cloneJson(old.spec ?? {});
@@ -90,6 +88,7 @@ function comparable(object: Claim, old: Claim): { readonly now: ClaimSpec; reado
   return { now, before };
 }
 
+/** Returns an error if the request shrinks to the capacity that the volume already has, or below. */
 function sizeErrors(object: Claim, old: Claim): FieldError[] {
   const now = storageOf(object.spec) ?? '0';
   const before = storageOf(old.spec) ?? '0';

@@ -1,4 +1,7 @@
-/** Defines the strategy of persistent volumes. The source is immutable. The capacity and the claim may change. */
+/**
+ * Defines the strategy of persistent volumes. The source is immutable, except that a CSI volume may get its first secret for
+ * expansion. The capacity and the claim may change.
+ */
 import path from 'node:path';
 import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';
 import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../../../api/kinds/claim-validation.ts';
@@ -53,10 +56,10 @@ export function volumeSpecErrors(
   { inline, name = '' }: { readonly inline: boolean; readonly name?: string | undefined },
 ): FieldError[] {
   const errors: FieldError[] = [];
-  const outside = (field: keyof VolumeSpec): FieldError => forbidden(`${at}.${field}`, INLINE);
+  const forbiddenInline = (field: keyof VolumeSpec): FieldError => forbidden(`${at}.${field}`, INLINE);
   if (inline) {
-    if (spec.claimRef !== undefined) errors.push(outside('claimRef'));
-    if (Object.keys(spec.capacity ?? {}).length > 0) errors.push(outside('capacity'));
+    if (spec.claimRef !== undefined) errors.push(forbiddenInline('claimRef'));
+    if (Object.keys(spec.capacity ?? {}).length > 0) errors.push(forbiddenInline('capacity'));
     if (spec.csi === undefined)
       errors.push(required(`${at}.csi`, 'has to be specified in the context of inline volumes'));
   }
@@ -74,7 +77,9 @@ export function volumeSpecErrors(
       errors.push(notSupported(`${at}.persistentVolumeReclaimPolicy`, policy, RECLAIM_POLICIES));
   }
   if (spec.nodeAffinity !== undefined) {
-    errors.push(...(inline ? [outside('nodeAffinity')] : affinityErrors(spec.nodeAffinity, `${at}.nodeAffinity`)));
+    errors.push(
+      ...(inline ? [forbiddenInline('nodeAffinity')] : affinityErrors(spec.nodeAffinity, `${at}.nodeAffinity`)),
+    );
   }
   errors.push(...volumeSourceErrors(spec, at, name));
   if (policy === 'Recycle' && spec.hostPath !== undefined && path.posix.normalize(spec.hostPath.path ?? '') === '/')
@@ -159,8 +164,8 @@ function updateErrors(object: Volume, old: Volume): FieldError[] {
 }
 
 /**
- * Returns the old affinity with the labels that replace its own ones and that the new affinity has. A label without a
- * replacement may be replaced by the empty one.
+ * Returns a copy of the old affinity with the stable labels that the new affinity has in the places of their beta labels. A
+ * label without a stable one is replaced by an empty label if the new affinity has no label in its place.
  */
 function withNewLabels(old: NonNullable<VolumeSpec['nodeAffinity']>, affinity: VolumeSpec['nodeAffinity']): object {
   const copy = cloneJson(old);

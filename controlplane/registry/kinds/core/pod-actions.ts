@@ -106,8 +106,9 @@ export async function admit(store: Store, context: RequestContext, action: Actio
 }
 
 /**
- * Assigns the pod to the node of the binding. Rejects with a 500 for a target that is no node, with a 400 without the name of a
- * pod, and with a 409 for a pod that is assigned, is being deleted, has scheduling gates or does not meet the preconditions.
+ * Assigns the pod to the node of the binding. Rejects with a 500 for a target that is no node or has no name, with a 400
+ * without the name of a pod, with a 404 if the pod does not exist, and with a 409 if it is assigned, is being deleted, has
+ * scheduling gates or does not meet the preconditions.
  */
 async function bind(
   store: Store,

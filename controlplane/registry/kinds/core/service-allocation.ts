@@ -77,22 +77,24 @@ export class ServiceAllocator {
   #takeAddresses(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
     const spec = service.spec ?? {};
     if (!needsClusterIp(spec) || isHeadless(spec) || staysPreferred({ spec }, old)) return;
-    const had = old !== undefined && needsClusterIp(old) ? (old.clusterIPs ?? []) : [];
-    if (had[0] === 'None') return;
+    const oldAddresses = old !== undefined && needsClusterIp(old) ? (old.clusterIPs ?? []) : [];
+    if (oldAddresses[0] === 'None') return;
     const addresses = [...(spec.clusterIPs ?? [])];
     for (const [index, family] of (spec.ipFamilies ?? []).entries()) {
       // Validation refuses to replace the address of a service.
-      if (had[index] !== undefined) continue;
-      const asked = addresses[index] ?? '';
-      if (asked === '') {
+      if (oldAddresses[index] !== undefined) continue;
+      const requested = addresses[index] ?? '';
+      if (requested === '') {
         const address = this.#nextAddress(family);
         addresses[index] = address;
         taken.push(() => this.#ranges.free(address));
       } else {
-        const refusal = this.#ranges.take(asked, family);
-        if (refusal !== undefined)
-          this.#refuse(service, [invalid('spec.clusterIPs', addresses, `failed to allocate IP ${asked}: ${refusal}`)]);
-        taken.push(() => this.#ranges.free(asked));
+        const refusal = this.#ranges.take(requested, family);
+        if (refusal !== undefined) {
+          const text = `failed to allocate IP ${requested}: ${refusal}`;
+          this.#refuse(service, [invalid('spec.clusterIPs', addresses, text)]);
+        }
+        taken.push(() => this.#ranges.free(requested));
       }
     }
     spec.clusterIPs = addresses;
@@ -126,38 +128,38 @@ export class ServiceAllocator {
 
   /** Allocates node ports. A service port may have the same node port for several protocols. */
   #newNodePorts(service: Service, spec: ServiceSpec, taken: (() => void)[]): void {
-    const byPort = new Map<number, number>();
+    const nodePorts = new Map<number, number>();
     const ports = spec.ports ?? [];
     for (const [index, port] of ports.entries()) {
-      const own = port.nodePort ?? 0;
-      if (own === 0 && !needsNodePort(spec)) continue;
+      const requested = port.nodePort ?? 0;
+      if (requested === 0 && !needsNodePort(spec)) continue;
       const number = port.port ?? 0;
-      const given = byPort.get(number);
+      const allocated = nodePorts.get(number);
       const field = `spec.ports[${index}].nodePort`;
-      if (given === undefined) {
-        const asked = requestedPort(number, ports);
-        if (asked === 0) port.nodePort = this.#nextPort(taken);
+      if (allocated === undefined) {
+        const first = requestedPort(number, ports);
+        if (first === 0) port.nodePort = this.#nextPort(taken);
         else {
-          this.#refuse(service, this.#takePort(asked, field, taken));
-          port.nodePort = asked;
+          this.#refuse(service, this.#takePort(first, field, taken));
+          port.nodePort = first;
         }
-        byPort.set(number, port.nodePort);
-      } else if (own === 0) port.nodePort = given;
-      else if (own !== given) this.#refuse(service, this.#takePort(own, field, taken));
+        nodePorts.set(number, port.nodePort);
+      } else if (requested === 0) port.nodePort = allocated;
+      else if (requested !== allocated) this.#refuse(service, this.#takePort(requested, field, taken));
     }
   }
 
   #changedNodePorts(service: Service, spec: ServiceSpec, old: ServiceSpec, taken: (() => void)[]): void {
-    const had = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
-    const now = new Set<number>();
+    const oldPorts = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
+    const newPorts = new Set<number>();
     const pairs = new Set<string>();
     for (const [index, port] of (spec.ports ?? []).entries()) {
-      const asked = port.nodePort ?? 0;
-      if (asked === 0 && !needsNodePort(spec)) continue;
-      if (asked === 0) port.nodePort = this.#nextPort(taken);
-      else if (!had.has(asked) && !now.has(asked)) {
-        this.#refuse(service, this.#takePort(asked, `spec.ports[${index}].nodePort`, taken));
-        now.add(asked);
+      const requested = port.nodePort ?? 0;
+      if (requested === 0 && !needsNodePort(spec)) continue;
+      if (requested === 0) port.nodePort = this.#nextPort(taken);
+      else if (!oldPorts.has(requested) && !newPorts.has(requested)) {
+        this.#refuse(service, this.#takePort(requested, `spec.ports[${index}].nodePort`, taken));
+        newPorts.add(requested);
       }
       const pair = `{${port.protocol ?? ''} ${port.nodePort}}`;
       if (pairs.has(pair)) throw newErrorWithoutReason(`duplicate nodePort: ${pair}`);

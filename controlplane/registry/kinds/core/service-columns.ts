@@ -6,19 +6,19 @@ import { age, ageColumn, column, field, formatLabels, nameColumn, nameOf, orNone
 
 function externalAddress(service: Service): string {
   const spec = service.spec ?? {};
-  const given = spec.externalIPs ?? [];
+  const externalIps = spec.externalIPs ?? [];
   switch (spec.type) {
     case 'LoadBalancer': {
-      const found = (service.status?.loadBalancer?.ingress ?? []).flatMap(({ ip = '', hostname = '' }) =>
+      const ofIngress = (service.status?.loadBalancer?.ingress ?? []).flatMap(({ ip = '', hostname = '' }) =>
         ip !== '' ? [ip] : hostname !== '' ? [hostname] : [],
       );
-      const all = [...found, ...given];
+      const all = [...ofIngress, ...externalIps];
       return all.length === 0 ? '<pending>' : all.join(',');
     }
     case 'ExternalName':
       return spec.externalName ?? '';
     default:
-      return given.length === 0 ? '<none>' : given.join(',');
+      return externalIps.length === 0 ? '<none>' : externalIps.join(',');
   }
 }
 

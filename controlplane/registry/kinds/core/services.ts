@@ -97,7 +97,7 @@ export function serviceKinds(options: KindOptions): KindRow[] {
         const addresses = options.stores.get('networking.k8s.io', 'ipaddresses');
         return write([...ports, ...addressWrites(addresses, service, old, nowMs)]);
       }),
-    // kube-apiserver stores the policy of such a service, but does not show it.
+    // kube-apiserver stores the internal traffic policy of a service for an external name, but does not show it.
     canonicalise({ spec }) {
       if (spec?.type === 'ExternalName') delete spec.internalTrafficPolicy;
     },

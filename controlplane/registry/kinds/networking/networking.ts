@@ -51,7 +51,7 @@ const ingresses: Strategy<Ingress> = {
 };
 
 /** The maximum number of bytes of the controller of an IngressClass. */
-const MAX_CONTROLLER = 250;
+const MAX_CONTROLLER_BYTES = 250;
 const SCOPES = ['Cluster', 'Namespace'];
 
 type Parameters = NonNullable<NonNullable<IngressClass['spec']>['parameters']>;
@@ -59,7 +59,7 @@ type Parameters = NonNullable<NonNullable<IngressClass['spec']>['parameters']>;
 function ingressClassErrors(object: IngressClass): FieldError[] {
   const { controller = '', parameters } = object.spec ?? {};
   return [
-    ...maxBytes('spec.controller', controller, MAX_CONTROLLER),
+    ...maxBytes('spec.controller', controller, MAX_CONTROLLER_BYTES),
     ...domainPrefixedPathErrors('spec.controller', controller),
     ...(parameters === undefined ? [] : parametersErrors(parameters)),
   ];

@@ -4,7 +4,7 @@ import type { TableColumns } from '../../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf, since } from '../../columns/column.ts';
 
 /** Device classes and claim templates show only their name and age. */
-export const deviceClassColumns: TableColumns = {
+export const nameAndAgeColumns: TableColumns = {
   columns: [nameColumn, ageColumn],
   cells: (object) => [nameOf(object), age(object)],
 };

@@ -28,6 +28,7 @@ function at(object: KubeObject, ...path: string[]): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined;
 }
 
+/** Moves the fields of an exact request into `exactly`, if one of them is neither empty nor 0. */
 function nest(request: JsonObject): void {
   const exactly: JsonObject = {};
   for (const field of REQUEST_FIELDS) {
@@ -35,9 +36,8 @@ function nest(request: JsonObject): void {
     delete request[field];
     if (value !== undefined) exactly[field] = value;
   }
-  const empty = (exactly['deviceClassName'] ?? '') === '' && Object.keys(exactly).length <= 1;
-  const alternatives = objects(request['firstAvailable']).length > 0;
-  if (!(alternatives && empty)) request['exactly'] = exactly;
+  const isSet = Object.values(exactly).some((value) => value !== null && value !== '' && value !== 0);
+  if (isSet) request['exactly'] = exactly;
 }
 
 function flatten(request: JsonObject): void {

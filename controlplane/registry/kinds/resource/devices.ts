@@ -7,7 +7,7 @@ import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-
 import { semanticEqual } from '../../../../api/meta/json-equality.ts';
 import { templateMetadataErrors } from '../../../../api/kinds/template-metadata-validation.ts';
 import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
-import { deviceClassColumns, deviceTaintRuleColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
+import { deviceTaintRuleColumns, nameAndAgeColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
 import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
 import type { KindOptions } from '../../kind-options.ts';
 import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
@@ -70,8 +70,8 @@ function adminStatusErrors(object: ResourceClaim, old: ResourceClaim, options: K
 }
 
 function adminLabelErrors(field: string, namespace: string, options: KindOptions): FieldError[] {
-  const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
-  if (found?.metadata.labels?.[ADMIN_ACCESS_LABEL] === 'true') return [];
+  const stored = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
+  if (stored?.metadata.labels?.[ADMIN_ACCESS_LABEL] === 'true') return [];
   const text = `admin access to devices requires the \`${ADMIN_ACCESS_LABEL}: true\` label on the containing namespace`;
   return [forbidden(field, text)];
 }
@@ -123,7 +123,7 @@ function claimTemplates(check: ExpressionChecker, options: KindOptions): Strateg
         ...immutable('spec', object.spec, old.spec, 'io.k8s.api.resource.v1.ResourceClaimTemplateSpec'),
       ]),
     returnsDeleted: true,
-    columns: deviceClassColumns,
+    columns: nameAndAgeColumns,
   };
 }
 
@@ -152,7 +152,7 @@ function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
     validateCreate: (object) => classErrors(check, object),
     validateUpdate: (object, old) => classErrors(check, object, old),
     returnsDeleted: true,
-    columns: deviceClassColumns,
+    columns: nameAndAgeColumns,
   };
 }
 

@@ -23,7 +23,7 @@ import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 const MAX_PARAMETERS = 512;
 const MAX_PARAMETER_BYTES = 256 * 1024;
 
-/** Validates the parameters of a class: their names, their number and their total size. */
+/** Validates the parameters of a class: their names, their number and their total size. If `needed`, there must be some. */
 function parameterErrors(
   parameters: Readonly<Record<string, string>> | undefined,
   { needed }: { readonly needed: boolean },

@@ -12,7 +12,7 @@ import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../../strategy.ts';
 import { volumeSpecErrors } from '../core/persistent-volumes.ts';
-import { dnsSubdomain } from '../field-rules.ts';
+import { dnsSubdomain, IMMUTABLE } from '../field-rules.ts';
 import { attachmentColumns } from './columns.ts';
 import { INT32_MAX } from '../../../../api/meta/integers.ts';
 
@@ -73,13 +73,7 @@ export const attachments: Strategy<Attachment> = {
     ...attachmentErrors(object),
     ...(jsonEqual(object.spec, old.spec)
       ? []
-      : [
-          invalid(
-            'spec',
-            internalForm('io.k8s.api.storage.v1.VolumeAttachmentSpec', object.spec),
-            'field is immutable',
-          ),
-        ]),
+      : [invalid('spec', internalForm('io.k8s.api.storage.v1.VolumeAttachmentSpec', object.spec), IMMUTABLE)]),
   ],
   returnsDeleted: true,
   resetFields: [['status']],

@@ -268,6 +268,33 @@ test('a claim of the older form comes back as it was', () => {
   assert.deepEqual(v1beta1.fromStored(stored), claim);
 });
 
+test('a request of v1beta1 is stored with an exact request if one of its fields is set, also beside alternatives', () => {
+  const firstAvailable = [{ name: 's' }];
+  const stored = DEVICE_CONVERSIONS.claims.v1beta1.toStored({
+    metadata: { name: 'c' },
+    spec: {
+      devices: {
+        requests: [
+          { name: 'a' },
+          { name: 'b', deviceClassName: '', count: 0, adminAccess: null },
+          { name: 'c', firstAvailable, count: 2 },
+          { name: 'd', firstAvailable, selectors: [] },
+        ],
+      },
+    },
+  });
+  assert.deepEqual(stored['spec'], {
+    devices: {
+      requests: [
+        { name: 'a' },
+        { name: 'b' },
+        { name: 'c', firstAvailable, exactly: { count: 2 } },
+        { name: 'd', firstAvailable, exactly: { selectors: [] } },
+      ],
+    },
+  });
+});
+
 test('an attribute of a device with two values is shown with the fields of its Go type', () => {
   const { errors } = slices.create({
     spec: {
