@@ -37,18 +37,18 @@ export function isPodActive(pod: Pod): boolean {
   return !isPodFinished(pod) && !isPodTerminating(pod);
 }
 
-/** Returns the most restarts of a container, and of a sidecar. */
+/** Returns the highest number of restarts of a container, and of a sidecar. */
 function restarts(pod: Pod): { readonly regular: number; readonly sidecars: number } {
   const sidecars = new Set(
     (pod.spec?.initContainers ?? [])
       .filter(({ restartPolicy }) => restartPolicy === 'Always')
       .map((container) => container.name),
   );
-  const most = (statuses: readonly { readonly restartCount: number }[]): number =>
+  const highest = (statuses: readonly { readonly restartCount: number }[]): number =>
     statuses.reduce((count, { restartCount }) => Math.max(count, restartCount), 0);
   return {
-    regular: most(pod.status?.containerStatuses ?? []),
-    sidecars: most((pod.status?.initContainerStatuses ?? []).filter(({ name }) => sidecars.has(name))),
+    regular: highest(pod.status?.containerStatuses ?? []),
+    sidecars: highest((pod.status?.initContainerStatuses ?? []).filter(({ name }) => sidecars.has(name))),
   };
 }
 

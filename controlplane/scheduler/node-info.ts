@@ -22,27 +22,27 @@ export class NodeInfo {
   readonly requested: Resources;
   readonly requestedForScoring: Resources;
 
-  /** `like` is an earlier state of the same node, whose pods are kept. */
-  constructor(node: Node, like?: NodeInfo) {
+  /** `former` is an earlier state of the same node, whose pods are kept. */
+  constructor(node: Node, former?: NodeInfo) {
     this.node = node;
     this.name = node.metadata.name ?? '';
     this.labels = node.metadata.labels ?? {};
-    if (like?.node === node) {
-      this.allocatable = like.allocatable;
-      this.allowedPods = like.allowedPods;
-      this.images = like.images;
+    if (former?.node === node) {
+      this.allocatable = former.allocatable;
+      this.allowedPods = former.allowedPods;
+      this.images = former.images;
     } else {
       const allocatable = node.status?.allocatable ?? {};
       this.allocatable = resourcesOf(allocatable);
       this.allowedPods = amountOf('pods', allocatable['pods'] ?? '0');
       this.images = imagesOf(node);
     }
-    this.pods = new Map(like?.pods);
-    this.antiAffine = new Map(like?.antiAffine);
-    this.attracting = new Map(like?.attracting);
-    this.podsOfController = new Map(like?.podsOfController);
-    this.requested = new Map(like?.requested);
-    this.requestedForScoring = new Map(like?.requestedForScoring);
+    this.pods = new Map(former?.pods);
+    this.antiAffine = new Map(former?.antiAffine);
+    this.attracting = new Map(former?.attracting);
+    this.podsOfController = new Map(former?.podsOfController);
+    this.requested = new Map(former?.requested);
+    this.requestedForScoring = new Map(former?.requestedForScoring);
   }
 
   get taints() {
@@ -81,8 +81,8 @@ export class NodeInfo {
   }
 }
 
-function change(into: Resources, by: Resources, sign: 1 | -1): void {
-  for (const [name, amount] of by) into.set(name, (into.get(name) ?? 0) + sign * amount);
+function change(into: Resources, amounts: Resources, sign: 1 | -1): void {
+  for (const [name, amount] of amounts) into.set(name, (into.get(name) ?? 0) + sign * amount);
 }
 
 function imagesOf(node: Node): Map<string, number> {

@@ -203,7 +203,7 @@ export class SchedulingQueue {
   #wait(queued: Queued, rejectedBy: ReadonlySet<string>): void {
     queued.place = 'unschedulable';
     queued.rejectedBy = rejectedBy;
-    queued.waitingSinceMs = this.#clock.now();
+    queued.waitingSinceMs = this.#clock.monotonic();
     for (const name of rejectedBy) {
       const waiting = this.#waiting.get(name);
       if (waiting === undefined) this.#waiting.set(name, new Set([queued]));
@@ -255,7 +255,7 @@ export class SchedulingQueue {
   #backOff(uid: string): Queued | undefined {
     const queued = this.#pods.get(uid);
     if (queued === undefined) return undefined;
-    queued.backoffUntilMs = this.#clock.now() + backoffDelay(queued.attempts, BACKOFF);
+    queued.backoffUntilMs = this.#clock.monotonic() + backoffDelay(queued.attempts, BACKOFF);
     return queued;
   }
 
@@ -271,7 +271,7 @@ export class SchedulingQueue {
   #retry(queued: Queued, { early }: { readonly early: boolean } = { early: true }): void {
     this.#endWaiting(queued);
     const { backoffUntilMs } = queued;
-    if (backoffUntilMs <= this.#clock.now()) {
+    if (backoffUntilMs <= this.#clock.monotonic()) {
       this.#activate(queued);
       return;
     }
@@ -297,18 +297,18 @@ export class SchedulingQueue {
     if (atMs >= this.#timerAtMs) return;
     this.#timer?.cancel();
     this.#timerAtMs = atMs;
-    this.#timer = this.#clock.after(Math.max(0, atMs - this.#clock.now()), () => this.#wake());
+    this.#timer = this.#clock.after(Math.max(0, atMs - this.#clock.monotonic()), () => this.#wake());
   }
 
   #wake(): void {
     this.#timerAtMs = Infinity;
-    const now = this.#clock.now();
+    const nowMs = this.#clock.monotonic();
     // Entries of pods that were tried in time are dropped here, as `pop` may not come to them.
-    while ((this.#firstEarly()?.untilMs ?? Infinity) <= now) this.#early.pop();
+    while ((this.#firstEarly()?.untilMs ?? Infinity) <= nowMs) this.#early.pop();
     let nextMs = Infinity;
     for (const queued of this.#pods.values()) {
       const atMs = wakesAt(queued);
-      if (atMs <= now) this.#activate(queued);
+      if (atMs <= nowMs) this.#activate(queued);
       else nextMs = Math.min(nextMs, atMs);
     }
     if (nextMs < Infinity) this.#arm(nextMs);

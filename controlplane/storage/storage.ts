@@ -63,7 +63,7 @@ export interface WatchObserver {
   onEnd(error: StorageError | undefined): void;
   /** Called when the history up to `revision` was compacted. */
   onCompacted?(revision: number): void;
-  /** Called when the storage proceeded to a revision without a change. Only watches of all keys are notified. */
+  /** Called when the storage proceeded to a revision without a change, unless the prefix of the watch is exactly a resource. */
   onRevision?(): void;
   /**
    * Called when the storage could not follow every change up to `revision`. The events that come next lead to the state at that
@@ -153,7 +153,7 @@ export type StorageErrorCode =
   | 'locked'
   /** The storage cannot be opened, has failed, or does not support the operation. */
   | 'unusable'
-  /** No server of the backend answers now. Nothing was written. */
+  /** No server of the backend answers now, or the storage is fenced. Nothing was written. */
   | 'unavailable'
   | 'closed'
   /** The write may or may not have succeeded. */

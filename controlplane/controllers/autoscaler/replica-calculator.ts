@@ -162,8 +162,8 @@ function propose(
   if (ratio !== 1) for (const name of groups.missing) counted.set(name, ratio < 1 ? fill(name) : 0);
   if (unreadyMatter) for (const name of groups.unready) counted.set(name, 0);
   const adjusted = ratioOf(counted).ratio;
-  const turned = (ratio < 1 && adjusted > 1) || (ratio > 1 && adjusted < 1);
-  if (isWithin(adjusted, options.tolerances) || turned) return { ...measured, replicas: current };
+  const isReversed = (ratio < 1 && adjusted > 1) || (ratio > 1 && adjusted < 1);
+  if (isWithin(adjusted, options.tolerances) || isReversed) return { ...measured, replicas: current };
   const replicas = Math.ceil(adjusted * counted.size);
   const wrongWay = (adjusted < 1 && replicas > current) || (adjusted > 1 && replicas < current);
   return { ...measured, replicas: wrongWay ? current : replicas };

@@ -92,8 +92,8 @@ export function decide(
   history.recommendations = [...recent, { replicas: desired, atMs: nowMs }];
   const able = stabilized === desired ? READY : DOWN_STABILIZED;
   const upLimit = Math.max(2 * current, MIN_SCALE_UP);
-  const [most, why] = bounds.max > upLimit ? [upLimit, UP_LIMIT] : [bounds.max, TOO_MANY];
-  return { able, ...clamp(stabilized, { low: bounds.min, tooLow: TOO_FEW, high: most, tooHigh: why }) };
+  const [high, tooHigh] = bounds.max > upLimit ? [upLimit, UP_LIMIT] : [bounds.max, TOO_MANY];
+  return { able, ...clamp(stabilized, { low: bounds.min, tooLow: TOO_FEW, high, tooHigh }) };
 }
 
 function clamp(
@@ -140,16 +140,13 @@ export function decideWithBehavior(
   const able = stabilized === desired ? READY : desired >= current ? UP_STABILIZED : DOWN_STABILIZED;
   if (stabilized > current) {
     const rate = Math.max(current, upLimit(current, behavior.scaleUp, history, nowMs));
-    const [most, why] = bounds.max > rate ? [rate, UP_LIMIT] : [bounds.max, TOO_MANY];
-    return { able, ...clamp(stabilized, { low: 0, tooLow: TOO_FEW, high: most, tooHigh: why }) };
+    const [high, tooHigh] = bounds.max > rate ? [rate, UP_LIMIT] : [bounds.max, TOO_MANY];
+    return { able, ...clamp(stabilized, { low: 0, tooLow: TOO_FEW, high, tooHigh }) };
   }
   if (stabilized < current) {
     const rate = Math.min(current, downLimit(current, behavior.scaleDown, history, nowMs));
-    const [least, why] = bounds.min < rate ? [rate, DOWN_LIMIT] : [bounds.min, TOO_FEW];
-    return {
-      able,
-      ...clamp(stabilized, { low: least, tooLow: why, high: Number.MAX_SAFE_INTEGER, tooHigh: TOO_MANY }),
-    };
+    const [low, tooLow] = bounds.min < rate ? [rate, DOWN_LIMIT] : [bounds.min, TOO_FEW];
+    return { able, ...clamp(stabilized, { low, tooLow, high: Number.MAX_SAFE_INTEGER, tooHigh: TOO_MANY }) };
   }
   return { able, replicas: stabilized, limited: { ...WITHIN, isLimited: false } };
 }
@@ -197,10 +194,10 @@ export function recordChange(
       ({ periodSeconds = 0 }) => periodSeconds,
     ),
   );
-  const kept = (events: readonly ScaleEvent[]): ScaleEvent[] =>
+  const recent = (events: readonly ScaleEvent[]): ScaleEvent[] =>
     events.filter(({ atMs }) => atMs > nowMs - longest * 1000);
-  history.ups = kept(history.ups);
-  history.downs = kept(history.downs);
+  history.ups = recent(history.ups);
+  history.downs = recent(history.downs);
   if (to > from) history.ups = [...history.ups, { change: to - from, atMs: nowMs }];
   else history.downs = [...history.downs, { change: from - to, atMs: nowMs }];
 }

@@ -12,9 +12,8 @@ import type { ReservedClaim } from './pod-devices.ts';
 const ATTEMPTS = 5;
 
 /**
- * Writes allocations and reservations of resource claims. `reserve` rejects if another claim of the same name has replaced the
- * claim, or if the claim is being deleted. `unreserve` and `free` do nothing if the claim has changed so that there is nothing
- * to take back.
+ * Writes allocations and reservations of resource claims, as `PodWrites` describes them. `unreserve` and `free` do nothing if
+ * the claim has changed so that there is nothing to take back.
  */
 export function claimWrites(client: TypedClient, clock: Clock) {
   const write = (reserved: ReservedClaim, pod: Pod) => writeOnce(client, clock, reserved, pod);

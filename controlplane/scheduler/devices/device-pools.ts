@@ -123,7 +123,7 @@ function poolOf(pool: PublishedPool, node: SelectableNode, allocated: DevicesInU
   if (devices.length === 0) return undefined;
   const { specs: all = [], hasCounters = false } = pool.generations.get(named.generation) ?? {};
   const counters = hasCounters
-    ? countersLeft(isAll ? found.map(({ spec }) => spec) : all, allocated)
+    ? remainingCounters(isAll ? found.map(({ spec }) => spec) : all, allocated)
     : new Map<string, Map<string, Quantity>>();
   return { driver, name: named.name, isIncomplete: !isAll && all.length !== count, devices, counters };
 }
@@ -139,7 +139,7 @@ const isUsable = ({ nodes }: PooledDevice, node: SelectableNode): boolean =>
   nodes === undefined || !('selector' in nodes) || matchesNodeSelector(nodes.selector, node);
 
 function newestOf(slices: readonly PublishedSlice[]): readonly PublishedSlice[] {
-  const newest = slices.reduce((most, { spec }) => Math.max(most, spec.pool.generation), 0);
+  const newest = slices.reduce((generation, { spec }) => Math.max(generation, spec.pool.generation), 0);
   return slices.filter(({ spec }) => spec.pool.generation === newest);
 }
 
@@ -160,24 +160,27 @@ function publishedBy(spec: SliceSpec): PublishedSlice {
   return { spec, local, shared };
 }
 
-function countersLeft(
+function remainingCounters(
   members: readonly SliceSpec[],
   allocated: DevicesInUse,
 ): ReadonlyMap<string, ReadonlyMap<string, Quantity>> {
-  const left = new Map<string, Map<string, Quantity>>();
+  const remaining = new Map<string, Map<string, Quantity>>();
   for (const { sharedCounters = [] } of members) {
     for (const { name, counters } of sharedCounters)
-      left.set(name, new Map(Object.entries(counters).map(([counter, { value }]) => [counter, parseQuantity(value)])));
+      remaining.set(
+        name,
+        new Map(Object.entries(counters).map(([counter, { value }]) => [counter, parseQuantity(value)])),
+      );
   }
-  if (left.size === 0) return left;
+  if (remaining.size === 0) return remaining;
   for (const { driver, pool, devices = [], nodeName, perDeviceNodeSelection } of members) {
     for (const device of devices) {
       const node = perDeviceNodeSelection === true ? device.nodeName : nodeName;
       const key = deviceKey({ driver, pool: pool.name, device: device.name });
-      if (allocated.isTaken(key, node) || allocated.consumed(key, node) !== undefined) consume(left, device, -1);
+      if (allocated.isTaken(key, node) || allocated.consumed(key, node) !== undefined) consume(remaining, device, -1);
     }
   }
-  return left;
+  return remaining;
 }
 
 /**

@@ -62,8 +62,8 @@ export class DeviceSelection {
     index: number,
     budget: SearchBudget,
   ): boolean {
-    const kept = results.get(device);
-    if (kept !== undefined) return kept;
+    const cached = results.get(device);
+    if (cached !== undefined) return cached;
     const value = deviceValue(driver, device);
     const cost = { left: Number.MAX_SAFE_INTEGER };
     let matches: boolean;
@@ -79,8 +79,8 @@ export class DeviceSelection {
   }
 
   #selector(expression: string, budget: SearchBudget): Selector {
-    const kept = this.#selectors.get(expression);
-    if (kept !== undefined) return kept;
+    const cached = this.#selectors.get(expression);
+    if (cached !== undefined) return cached;
     if (this.#selectors.size >= MAX_PROGRAMS || this.#results >= MAX_RESULTS) {
       this.#selectors.clear();
       this.#results = 0;
@@ -108,7 +108,7 @@ function isTolerated({ taints = [] }: Device, { tolerations = [], adminAccess }:
 
 function hasCapacity({ capacity }: Device, { capacity: wanted }: DeviceAlternative): boolean {
   return Object.entries(wanted?.requests ?? {}).every(([name, amount]) => {
-    const has = ownMember(capacity, name)?.value;
-    return has !== undefined && compareQuantities(parseQuantity(has), parseQuantity(amount)) >= 0;
+    const available = ownMember(capacity, name)?.value;
+    return available !== undefined && compareQuantities(parseQuantity(available), parseQuantity(amount)) >= 0;
   });
 }

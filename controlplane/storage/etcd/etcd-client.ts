@@ -59,7 +59,7 @@ const PAGE = 500;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;
 /**
- * The maximum revision. Larger ones have no exact number, and no cluster reaches them: a thousandth of it takes centuries.
+ * The maximum revision. Numbers up to twice as large are exact. No cluster reaches it: a thousandth of it takes decades.
  */
 const LARGEST_REVISION = 2 ** 52;
 

@@ -55,8 +55,8 @@ export interface EtcdKeys {
 }
 
 /**
- * Returns the translation of keys. `prefix` is that of `--etcd-prefix`: `/registry`. `has` returns whether this etcd has the
- * objects of a resource (`/core/events/`). Without it, the etcd has all objects.
+ * Returns the translation of keys. `prefix` is the value of `--etcd-prefix`, such as `/registry`. `has` returns whether this
+ * etcd has the objects of a resource (`/core/events/`). Without `has`, the etcd has all objects.
  */
 export function etcdKeys(prefix: string, has: (resource: string) => boolean = () => true): EtcdKeys {
   const root = prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;

@@ -82,7 +82,7 @@ export class LogRows {
       .all(compactedRevision, compactedRevision) as number[];
   }
 
-  /** Returns the revisions at which the log ends and was compacted. Throws `unusable` if one of them is missing or invalid. */
+  /** Returns the marks. Throws `unusable` if one is invalid, or if one other than the last compaction is missing. */
   marks(): LogMarks {
     const select = this.#database.prepare<[string], unknown>('SELECT revision FROM mark WHERE name = ?').pluck();
     const read = (value: unknown): number => {

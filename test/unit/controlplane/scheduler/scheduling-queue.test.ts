@@ -76,6 +76,16 @@ describe('the scheduling queue', () => {
     assert.deepEqual(popped(), ['a']);
   });
 
+  it('does not prolong a backoff when the wall clock is set back', async () => {
+    const { clock, queue, popped } = open();
+    queue.put(podOf('a'), { mayHelp: true });
+    assert.deepEqual(popped(), ['a']);
+    queue.failed('a');
+    clock.set(-3_600_000);
+    await clock.advance(2000);
+    assert.deepEqual(popped(), ['a']);
+  });
+
   it('tries a gated pod at once after a change for its filter, and counts no attempt', async () => {
     const { clock, queue, popped } = open();
     queue.put(podOf('a'), { mayHelp: true });
