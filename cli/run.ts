@@ -1,6 +1,7 @@
 /**
  * Runs one command line. Exit codes: 0 success, 1 a failure in one line, 2 bad usage, 70 an internal error, 74 a failed
- * storage; 130 and 143 after a signal before anything ran. A fault of the program prints its stack.
+ * storage; 130, 131 and 143 after a second signal (SIGINT, SIGQUIT, SIGTERM), or 130 and 143 after one before anything ran. A
+ * fault of the program prints its stack.
  */
 import { resolve } from 'node:path';
 import { printable, quoteText } from '../api/meta/quote.ts';

@@ -9,6 +9,7 @@ import { FencedError } from '../controlplane/standby/role.ts';
 
 /** The exit code `EX_IOERR` of sysexits.h. */
 const EXIT_CODE = 74;
+
 interface StorageFailure {
   /** Is passed to `startControlPlane`, which may call it at any time. The process exits soon afterwards. */
   readonly onFatal: (error: Error) => void;

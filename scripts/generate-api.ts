@@ -128,8 +128,8 @@ function readPresence(): PresenceRule[] {
 
 /**
  * Returns what an empty field becomes: by the last rule that names its type, else by the first one for all types (`*`). Without
- * a rule, a required field is printed, and the others depend on their type. A rule `print` for all types leaves out structs and
- * times.
+ * a rule, a required field is printed, and the others depend on their type. A rule `print` for all types applies to structs
+ * and times alone.
  */
 function presenceOf(
   type: TypeFacts,

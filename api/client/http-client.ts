@@ -41,8 +41,8 @@ interface HttpClientOptions extends TransportOptions {
   /** The format of objects. The default is JSON. */
   readonly format?: ObjectFormat;
   /**
-   * The timeout of a response. Watches have none. After a timeout the request fails and `onTimeout` is called, because the
-   * connection may be dead.
+   * The timeout of a response. Watches and `raw` requests have none. After a timeout the request fails and `onTimeout` is
+   * called, because the connection may be dead.
    */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;

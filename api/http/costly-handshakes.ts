@@ -17,8 +17,9 @@ import { clientKey, endsOf } from './connection-limit.ts';
 import { type Handshake, limitHandshake } from './limited-handshake.ts';
 
 /**
- * The number of costly handshakes of a client address within `WITHIN_MS` from which on its handshakes are limited. The limit
- * lets others behind the same address in, such as the agent of a node on which a pod had the costly handshakes.
+ * The number of costly handshakes of a client address, each within `WITHIN_MS` of the one before, from which on its handshakes
+ * are limited. The limit lets others behind the same address in, such as the agent of a node on which a pod had the costly
+ * handshakes.
  */
 const LIMITED_FROM = 2;
 /** The same for all addresses together, because one client may have many addresses. */
