@@ -192,7 +192,7 @@ function createEnforcer(
     readonly table: string;
   },
 ): PolicyEnforcer {
-  const own = logger.child({ part: 'network-policy' });
+  const partLogger = logger.child({ part: 'network-policy' });
   const unenforced = (message: string): void => events.nodeEvent(node.node(), 'NetworkPolicyNotEnforced', message);
   return new PolicyEnforcer({
     policies: informers.for(networkPolicies),
@@ -206,14 +206,14 @@ function createEnforcer(
     nodeName,
     nameServers: ownNameServers,
     clock,
-    logger: own,
+    logger: partLogger,
     async prepareHost() {
       const isSet = await setKernelParameters(
         {
           'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
           'net.bridge.bridge-nf-call-ip6tables': '/proc/sys/net/bridge/bridge-nf-call-ip6tables',
         },
-        own,
+        partLogger,
         'Cannot set a kernel parameter to 1, network policies have no effect between pods of one bridge (is br_netfilter loaded?)',
       );
       if (!isSet)

@@ -43,16 +43,16 @@ export function createPodAddresses(
     background(removal, { logger, what: 'Removing bound addresses', signal });
     return { admit: (pod, sandbox, aborted) => next.admit(pod, sandbox, aborted), forget: (pod) => next.forget(pod) };
   }
-  const own = logger.child({ part: 'pod-addresses' });
+  const partLogger = logger.child({ part: 'pod-addresses' });
   const binder = new AddressBinder({
-    ...{ nft, table, clock, logger: own },
+    ...{ nft, table, clock, logger: partLogger },
     ports: bridgePorts([dockerBridge(instanceOf({ nodeName, rootDirectory })), POD_BRIDGE]),
     file: () => bindingsFile(table),
     processOf: (sandboxId) => runtime.sandboxProcess(sandboxId as never),
     onUnbound: (problem) =>
       events.nodeEvent(node.node(), 'PodAddressesNotBound', `Pods are not bound to their addresses: ${problem}`),
   });
-  background(binder.run(signal), { logger: own, what: 'Keeping pods bound to their addresses', signal });
+  background(binder.run(signal), { logger: partLogger, what: 'Keeping pods bound to their addresses', signal });
   return {
     async admit(pod, sandbox, aborted) {
       if (pod.spec.hostNetwork !== true) await untilAborted(binder.bind(sandbox.id, sandbox.ips), aborted);

@@ -35,7 +35,7 @@ interface PodNetworkDeps {
   readonly runtime: Pick<Runtime, 'cniPlaces'>;
   /** Whether the nodes of this cluster provide its services. Rejects with the signal's reason if it aborts. */
   readonly nodesProvideServices: (signal: AbortSignal) => Promise<boolean>;
-  /** Returns what the control plane publishes for agents under this key: the mode, or the ranges of pods. Empty without it. */
+  /** Returns what the control plane publishes for agents under this key: the mode, or the ranges of pods; empty if nothing. */
   readonly annotation: (key: string) => string;
 }
 
@@ -114,7 +114,7 @@ export async function chosenMode(
   return mode === 'none' ? undefined : mode;
 }
 
-/** Returns the mode that the annotation of the cluster selects. A control plane of an earlier release writes none. */
+/** Returns the mode that the annotation selects; `vxlan` without one, because earlier control planes write none. */
 export const modeOfCluster = (annotation: string): NetworkMode | 'none' =>
   annotation === 'none' || annotation === 'wireguard' || annotation === 'routes' ? annotation : 'vxlan';
 
@@ -139,7 +139,7 @@ function create(
     readonly removeAll: () => Promise<void>;
   },
 ): PodNetwork {
-  const own = logger.child({ part: 'pod-network' });
+  const partLogger = logger.child({ part: 'pod-network' });
   return new PodNetwork({
     mode,
     port: podNetworkPort(mode, flags),
@@ -161,13 +161,13 @@ function create(
     host: hostNetwork(),
     filter: podPacketFilter(),
     nft: hostNftables(),
-    prepareHost: (families) => allowForwarding(families, own),
+    prepareHost: (families) => allowForwarding(families, partLogger),
     async publish(annotations) {
       await client.patch(nodes, '', nodeName, { type: 'merge', body: { metadata: { annotations } } });
     },
     removeAll,
     clock,
-    logger: own,
+    logger: partLogger,
     onProblem: () => node.changed(),
     onRefusal: ({ node: other, reason }) =>
       events.nodeEvent(node.node(), 'PodNetworkIncomplete', `The pods of node ${other} are not reachable: ${reason}`),

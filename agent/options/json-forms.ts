@@ -84,8 +84,8 @@ export const taintList: JsonForm<'list'> = {
 
 /** Parses `key=value:effect` or `key:effect`. */
 export function parseTaint(text: string): { readonly key: string; readonly value?: string; readonly effect: string } {
-  const [rest = '', effect = ''] = text.split(':');
-  const [key = '', value] = rest.split('=');
+  const [pair = '', effect = ''] = text.split(':');
+  const [key = '', value] = pair.split('=');
   return { key, ...(value === undefined || value === '' ? {} : { value }), effect };
 }
 

@@ -101,9 +101,9 @@ export class ResponseCache {
     const seconds = Math.min(MAX_SECONDS, Math.max(MIN_SECONDS, ttls.seconds));
     const old = this.#entries.get(key);
     if (old !== undefined) this.#remove(key, old);
-    // The message may be a part of a larger buffer.
     const { offsets, isDenial } = ttls;
     this.#entries.set(key, {
+      // The message may be a part of a larger buffer.
       response: Buffer.from(response),
       offsets,
       isDenial,
@@ -112,9 +112,9 @@ export class ResponseCache {
     });
     this.#bytes += costOf(key, response);
     const { responses, bytes } = this.#options.most ?? MOST;
-    for (const [first, entry] of this.#entries) {
+    for (const [oldest, entry] of this.#entries) {
       if (this.#entries.size <= responses && this.#bytes <= bytes) break;
-      this.#remove(first, entry);
+      this.#remove(oldest, entry);
     }
   }
 

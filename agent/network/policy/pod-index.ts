@@ -87,7 +87,7 @@ export class PodIndex {
       return [{ ranges, pods }];
     }
     if (podSelector === undefined && namespaceSelector === undefined) return [];
-    // A missing pod selector means all pods of the namespaces, a missing namespace selector that of the policy.
+    // A missing pod selector means all pods of the namespaces, and a missing namespace selector the namespace of the policy.
     const ofPods = readSelector(podSelector ?? {}, nothing);
     const ofNamespaces = namespaceSelector === undefined ? undefined : readSelector(namespaceSelector, nothing);
     const inNamespace = (name: string): boolean => {

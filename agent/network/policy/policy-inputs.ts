@@ -28,7 +28,7 @@ export interface PolicyPod {
   readonly isLocal: boolean;
 }
 
-/** All inputs of a compilation. The form is stored, so that fields may be added but keep their meaning. */
+/** All inputs of a compilation. They are stored in this form, so that fields may be added, but must keep their meaning. */
 export interface PolicyInputs {
   readonly policies: readonly { readonly namespace: string; readonly name: string; readonly spec: PolicySpec }[];
   readonly namespaces: readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[];

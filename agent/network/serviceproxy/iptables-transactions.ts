@@ -92,8 +92,8 @@ export class IptablesTransactions {
 }
 
 /**
- * The most chains of one run of the tool. iptables-restore 1.8.9 searches a list of all chains of its input for each line: with
- * 1,000 services (4,100 chains) a run takes five times as long as four of a quarter.
+ * The maximum number of chains of one run of the tool. iptables-restore 1.8.9 searches a list of all chains of its input for
+ * each line: with 1,000 services (4,100 chains) a run takes five times as long as four of a quarter.
  */
 export const CHAINS_PER_PART = 1000;
 

@@ -1,6 +1,6 @@
 /**
- * Applies rules to the host's netfilter with the iptables tools. Rules are applied as one transaction, and the jumps to
- * them from the built-in chains are maintained separately. The service proxy calls it.
+ * Applies rules to the host's netfilter with the iptables tools: one transaction for each table. The jumps to them from the
+ * built-in chains are maintained separately. The service proxy calls it.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';

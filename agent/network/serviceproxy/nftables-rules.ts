@@ -236,7 +236,7 @@ function externalRules(
   ];
 }
 
-interface Mutable {
+interface MutableObjects {
   readonly chains: NftChain[];
   readonly sets: NftSet[];
   readonly elements: NftElement[];
@@ -250,7 +250,7 @@ function addEndpoints(
   port: ServicePort,
   lists: ReadonlySet<readonly Endpoint[]>,
   { names, family }: { readonly names: Names; readonly family: Family },
-  { chains, sets, elements }: Mutable,
+  { chains, sets, elements }: MutableObjects,
 ): void {
   const { ip, type } = SYNTAX[family];
   const endpoints = new Map([...lists].flat().map((endpoint) => [endpointText(endpoint), endpoint]));

@@ -56,7 +56,7 @@ export class ServiceTable {
   readonly #claimed = new Map<string, readonly ServicePort[]>();
   /** The ports of each service, without the addresses and ports that another service has claimed before. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
-  /** The ports that claim the same address and port, or node port, by this claim. The values are the keys of their services. */
+  /** The ports and the keys of their services, by what they claim: an address and port, or a node port. */
   readonly #claimants = new Map<string, Map<ServicePort, string>>();
   /** The services by their cluster IPs. */
   readonly #clusterIps = new Map<string, Set<string>>();
@@ -157,10 +157,15 @@ export class ServiceTable {
       const claimants = this.#claimants.get(claim);
       return claimants === undefined || claimants.size === 1 || firstOf(claimants.keys()) === port;
     };
-    const { reservedPorts = [], listeningPorts = [], nodeIps = [], externalIps: outside = [] } = this.#options.place();
+    const {
+      reservedPorts = [],
+      listeningPorts = [],
+      nodeIps = [],
+      externalIps: nodeExternalIps = [],
+    } = this.#options.place();
     const reserved = new Set(reservedPorts);
     const listening = new Set(listeningPorts);
-    const ofNode = new Set([...nodeIps, ...outside]);
+    const ofNode = new Set([...nodeIps, ...nodeExternalIps]);
     return (this.#claimed.get(key) ?? NO_PORTS).flatMap((port) => {
       if (!holds(port, clusterClaim(port))) return [];
       const isFree = (address: string): boolean =>

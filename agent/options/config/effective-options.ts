@@ -25,7 +25,7 @@ export interface EffectiveOptions {
   /** The origin of each value by the option's key. */
   readonly origins: ReadonlyMap<string, Origin>;
   readonly gates: FeatureGates;
-  /** One line for each option that is deprecated or was set without effect. */
+  /** One line for each field of a file that is set without effect, and the warnings of the feature gates. */
   readonly warnings: readonly string[];
 }
 

@@ -54,14 +54,14 @@ export class PolicyOptionError extends Error {
 /** The kubelet's default of `max-allowable-numa-nodes`. */
 const DEFAULT_MAX_NUMA_NODES = 8;
 
-function check(
+function checkNames(
   options: Readonly<Record<string, string>>,
-  known: Readonly<Record<string, Maturity>>,
+  maturities: Readonly<Record<string, Maturity>>,
   gates: OptionGates,
   manager: string,
 ): void {
   for (const name of Object.keys(options)) {
-    const maturity = known[name];
+    const maturity = maturities[name];
     if (maturity === undefined) throw new PolicyOptionError(`unknown ${manager} Policy option: ${quoteText(name)}`);
     const stage = maturity === 'alpha' ? 'Alpha' : 'Beta';
     if (maturity !== 'ga' && !gates[maturity])
@@ -82,7 +82,7 @@ function isSet(options: Readonly<Record<string, string>>, name: string): boolean
 
 /** Parses the value of `--cpu-manager-policy-options`. Throws `PolicyOptionError`. */
 export function cpuPolicyOptions(options: Readonly<Record<string, string>>, gates: OptionGates): CpuPolicyOptions {
-  check(options, CPU_OPTIONS, gates, 'CPU Manager');
+  checkNames(options, CPU_OPTIONS, gates, 'CPU Manager');
   const parsed = {
     fullPhysicalCpusOnly: isSet(options, 'full-pcpus-only'),
     distributeAcrossNuma: isSet(options, 'distribute-cpus-across-numa'),
@@ -126,7 +126,7 @@ export function topologyPolicyOptions(
   options: Readonly<Record<string, string>>,
   gates: OptionGates,
 ): TopologyPolicyOptions {
-  check(options, TOPOLOGY_OPTIONS, gates, 'Topology Manager');
+  checkNames(options, TOPOLOGY_OPTIONS, gates, 'Topology Manager');
   const text = options['max-allowable-numa-nodes'];
   if (text !== undefined && !/^[+-]?\d+$/.test(text))
     throw new PolicyOptionError(

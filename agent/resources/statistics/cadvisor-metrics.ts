@@ -66,7 +66,7 @@ interface Names {
   readonly pod: string;
 }
 
-const none = { container: '', image: '', name: '', namespace: '', pod: '' };
+const NO_LABELS = { container: '', image: '', name: '', namespace: '', pod: '' };
 
 /** Returns the whole page. Without a snapshot it has the metrics of the machine and `container_scrape_error 1`. */
 export function cadvisorMetrics(facts: CadvisorFacts): string {
@@ -109,14 +109,14 @@ function groupsOf({ allPods, qosClasses }: UsageSnapshot): readonly GroupUsage[]
 function writeContainers(page: Exposition, facts: CadvisorFacts, usage: UsageSnapshot): void {
   const { machine, deviceNames, filesystems } = facts;
   const { timeMs } = usage;
-  const root: Names = { ...none, id: '/' };
+  const root: Names = { ...NO_LABELS, id: '/' };
   const memory = { ...usage.node.memory, limitBytes: machine.memoryBytes, swapLimitBytes: machine.swapBytes };
   writeUsage(page, { ...usage.node, memory }, root, { deviceNames, timeMs, startedAtMs: facts.bootedAtMs });
   writeProcesses(page, facts, root, { cgroup: '/', timeMs });
   writeNetwork(page, facts.interfaces, root, timeMs);
   for (const filesystem of filesystems) writeFilesystem(page, filesystem, root, timeMs);
   for (const { cgroup, usage: ofGroup, createdAtMs } of groupsOf(usage)) {
-    const names: Names = { ...none, id: cgroup };
+    const names: Names = { ...NO_LABELS, id: cgroup };
     writeUsage(page, ofGroup, names, { deviceNames, timeMs, startedAtMs: createdAtMs });
     writeProcesses(page, facts, names, { cgroup, timeMs });
   }
@@ -137,7 +137,7 @@ function writePod(page: Exposition, facts: CadvisorFacts, entry: PodUsage): void
   const { storage, deviceNames } = facts;
   const names = { namespace: entry.pod.metadata.namespace, pod: entry.pod.metadata.name };
   const podId = entry.cgroup === '' ? `/pod${entry.pod.metadata.uid}` : entry.cgroup;
-  const ofPod: Names = { ...none, ...names, id: podId };
+  const ofPod: Names = { ...NO_LABELS, ...names, id: podId };
   const startedAtMs = Date.parse(entry.pod.status?.startTime ?? '');
   writeUsage(page, entry.usage, ofPod, { deviceNames, timeMs: entry.timeMs, startedAtMs });
   writeProcesses(page, facts, ofPod, entry);

@@ -70,7 +70,7 @@ export type GrowingUsage = { -readonly [Key in keyof DiskUsage]: DiskUsage[Key] 
 interface WalkBounds {
   /** The maximum size of the names of directories that wait. */
   readonly maxNamesBytes?: number;
-  /** The number of files with several links that are remembered. */
+  /** The maximum number of files with several links that are remembered. */
   readonly maxLinked?: number;
 }
 
@@ -212,7 +212,7 @@ async function leave(levels: Level[]): Promise<void> {
   }
 }
 
-/** The number of files with several links that are remembered. Each takes about thirty bytes for its inode number. */
+/** The maximum number of files with several links that are remembered. Each takes about thirty bytes for its inode number. */
 const MAX_LINKED = 1 << 20;
 
 class Tally implements DiskUsage {

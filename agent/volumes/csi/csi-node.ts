@@ -26,9 +26,9 @@ export interface DriverOnNode {
 
 const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
 /** The maximum number of attempts to write the CSINode while others write it as well. */
-const ATTEMPTS = 5;
-const FIRST_TRY_MS = 200;
-const MAX_TRY_MS = 30_000;
+const MAX_ATTEMPTS = 5;
+const RETRY_MS = 200;
+const MAX_RETRY_MS = 30_000;
 
 type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 
@@ -49,7 +49,7 @@ export class CsiNode {
     await untilDone(() => this.#changes.run(() => this.#current()), {
       clock,
       signal,
-      backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: MAX_TRY_MS }),
+      backoff: new Backoff({ firstMs: RETRY_MS, longestMs: MAX_RETRY_MS }),
       onError: (error) => logger.debug({ node: this.#nodeName, err: error }, 'Cannot create the CSINode yet, retrying'),
     });
   }
@@ -109,7 +109,7 @@ export class CsiNode {
         await this.#client.update(csiNodes, { ...current, spec: { ...current.spec, drivers } } as KubeObject);
         return;
       } catch (error) {
-        if (attempt === ATTEMPTS || !(isConflict(error) || isNotFound(error))) throw error;
+        if (attempt === MAX_ATTEMPTS || !(isConflict(error) || isNotFound(error))) throw error;
       }
     }
   }

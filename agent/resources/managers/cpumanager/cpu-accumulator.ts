@@ -230,19 +230,19 @@ function bestRemainder(
 ): Omit<Distribution, 'nodes'> | undefined {
   if (remainder === 0) return { remainder: [], balance: standardDeviation([...left.values()]) };
   let best: Omit<Distribution, 'nodes'> | undefined;
-  const able = combo.filter((node) => (left.get(node) ?? 0) >= groupSize);
-  for (let size = able.length; size >= 1; size--) {
-    for (const subset of combinations(able, size)) {
+  const candidates = combo.filter((node) => (left.get(node) ?? 0) >= groupSize);
+  for (let size = candidates.length; size >= 1; size--) {
+    for (const subset of combinations(candidates, size)) {
       const after = new Map(left);
-      let rest = remainder;
+      let missing = remainder;
       const room = subset.reduce((sum, node) => sum + Math.floor((after.get(node) ?? 0) / groupSize) * groupSize, 0);
-      if (room < rest) continue;
-      while (rest > 0) {
+      if (room < missing) continue;
+      while (missing > 0) {
         for (const node of subset) {
           const has = after.get(node) ?? 0;
-          if (rest === 0 || has < groupSize) continue;
+          if (missing === 0 || has < groupSize) continue;
           after.set(node, has - groupSize);
-          rest -= groupSize;
+          missing -= groupSize;
         }
       }
       const balance = standardDeviation([...after.values()]);

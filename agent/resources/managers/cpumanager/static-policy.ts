@@ -91,10 +91,10 @@ export class StaticCpuPolicy {
           refuse(
             `pod: ${pod}, container: ${container} cpuset: "${formatCpuSet(cpus)}" overlaps with default cpuset "${shared}"`,
           );
-    const known = state.shared.union(exclusive);
-    if (!sameCpus(known, usable))
+    const recorded = state.shared.union(exclusive);
+    if (!sameCpus(recorded, usable))
       refuse(
-        `current set of available CPUs "${formatCpuSet(usable)}" doesn't match with CPUs in state "${formatCpuSet(known)}"`,
+        `current set of available CPUs "${formatCpuSet(usable)}" doesn't match with CPUs in state "${formatCpuSet(recorded)}"`,
       );
   }
 
@@ -121,9 +121,9 @@ export class StaticCpuPolicy {
     const { uid } = pod.metadata;
     const count = this.exclusiveCount(pod, container);
     if (count === 0) return;
-    const known = state.exclusive(uid, container.name);
-    if (known !== undefined) {
-      this.#updateReusable(pod, container, known);
+    const held = state.exclusive(uid, container.name);
+    if (held !== undefined) {
+      this.#updateReusable(pod, container, held);
       return;
     }
     if (options.fullPhysicalCpusOnly) this.#checkWholeCores(count, topology.cpusPerCore, this.#reusableOf(uid));
@@ -163,10 +163,10 @@ export class StaticCpuPolicy {
 
   #take(available: CpuSet, count: number): CpuSet {
     const { topology, options } = this.#deps;
-    const how = { spread: options.distributeAcrossCores, alignByUncoreCache: options.alignByUncoreCache };
-    if (!options.distributeAcrossNuma) return takePacked(topology, available, count, how);
+    const takeOptions = { spread: options.distributeAcrossCores, alignByUncoreCache: options.alignByUncoreCache };
+    if (!options.distributeAcrossNuma) return takePacked(topology, available, count, takeOptions);
     const groupSize = options.fullPhysicalCpusOnly ? topology.cpusPerCore : 1;
-    return takeDistributed(topology, available, count, { ...how, groupSize });
+    return takeDistributed(topology, available, count, { ...takeOptions, groupSize });
   }
 
   #reusableOf(podUid: string): CpuSet {
@@ -197,8 +197,8 @@ export class StaticCpuPolicy {
   containerHints(pod: Pod, container: Container): ProviderHints {
     const count = this.exclusiveCount(pod, container);
     if (count === 0) return {};
-    const known = this.#deps.state.exclusive(pod.metadata.uid, container.name);
-    if (known !== undefined) return { cpu: known.size === count ? this.#hints(known, NO_CPUS, count) : [] };
+    const held = this.#deps.state.exclusive(pod.metadata.uid, container.name);
+    if (held !== undefined) return { cpu: held.size === count ? this.#hints(held, NO_CPUS, count) : [] };
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid), count) };
   }
 
@@ -208,10 +208,10 @@ export class StaticCpuPolicy {
     if (count === 0) return {};
     let assigned: CpuSet = NO_CPUS;
     for (const container of initAndMainContainers(pod.spec)) {
-      const known = this.#deps.state.exclusive(pod.metadata.uid, container.name);
-      if (known === undefined) continue;
-      if (known.size !== this.exclusiveCount(pod, container)) return { cpu: [] };
-      assigned = assigned.union(known);
+      const held = this.#deps.state.exclusive(pod.metadata.uid, container.name);
+      if (held === undefined) continue;
+      if (held.size !== this.exclusiveCount(pod, container)) return { cpu: [] };
+      assigned = assigned.union(held);
     }
     if (assigned.size === count) return { cpu: this.#hints(assigned, NO_CPUS, count) };
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid).union(assigned), count) };

@@ -64,7 +64,7 @@ export class DeviceManager implements HintProvider {
       logger: options.logger,
       numaNodes: options.numaNodes,
       onRegistered: (resource, tookMs) => options.observe('registration', resource, tookMs),
-      onDevices: (resource, ids) => this.#changed(resource, ids),
+      onDevices: (resource, ids) => this.#devicesChanged(resource, ids),
       onExpiry: () => {
         // Reading the capacity removes expired resources.
         this.#resources.capacity();
@@ -128,7 +128,7 @@ export class DeviceManager implements HintProvider {
     return this.#resources.connect(resource, socket, signal);
   }
 
-  #changed(resource: string, ids: ReadonlySet<string>): void {
+  #devicesChanged(resource: string, ids: ReadonlySet<string>): void {
     this.#saveInBackground();
     this.#options.onNodeChange();
     const pods = this.#pods.podsWith(resource, ids);

@@ -198,7 +198,7 @@ export class ClaimManager {
         `old ResourceClaim with same name ${name} and different UID ${replaced.ClaimUID} still exists (previous pod force-deleted?!)`,
       );
     const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
-    // A pod whose driver was never there has nothing to unprepare, for which it would wait when it is deleted.
+    // Throws before the claim is recorded: a deleted pod would otherwise wait until the missing driver unprepares it.
     for (const driver of drivers) this.#drivers.newestInstance(driver);
     const prepared: PreparedClaim = this.#claims.get(claim.metadata.uid) ?? {
       ClaimUID: claim.metadata.uid,

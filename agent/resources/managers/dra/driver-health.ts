@@ -84,9 +84,9 @@ export class DriverHealth {
 
   /** Returns what the driver reported last of the device, or `Unknown` if it reported nothing or the report has expired. */
   healthOf(driver: string, device: string): DeviceHealth {
-    const known = this.#drivers.get(driver)?.get(device);
-    if (known === undefined || this.#options.clock.monotonic() > known.untilMs) return UNKNOWN;
-    const { health, message } = known;
+    const reported = this.#drivers.get(driver)?.get(device);
+    if (reported === undefined || this.#options.clock.monotonic() > reported.untilMs) return UNKNOWN;
+    const { health, message } = reported;
     return message === undefined ? { health } : { health, message };
   }
 
@@ -123,26 +123,30 @@ export class DriverHealth {
     const nowMs = this.#options.clock.monotonic();
     const before = this.#drivers.get(driver) ?? new Map<string, ReportedHealth>();
     const changed = new Set<string>();
-    const now = new Map<string, ReportedHealth>();
+    const kept = new Map<string, ReportedHealth>();
     for (const report of reports.slice(0, MAX_DEVICES)) {
       const key = healthKey(report.device?.poolName ?? '', report.device?.deviceName ?? '');
-      const known = knownFrom(report, nowMs);
+      const reported = reportedHealth(report, nowMs);
       const last = before.get(key);
-      now.set(key, known);
-      if (last?.health !== known.health || last.message !== known.message || last.timeoutMs !== known.timeoutMs)
+      kept.set(key, reported);
+      if (
+        last?.health !== reported.health ||
+        last.message !== reported.message ||
+        last.timeoutMs !== reported.timeoutMs
+      )
         changed.add(key);
     }
-    for (const [key, known] of before) {
-      if (now.has(key)) continue;
-      if (nowMs > known.untilMs || now.size >= MAX_DEVICES) changed.add(key);
-      else now.set(key, known);
+    for (const [key, reported] of before) {
+      if (kept.has(key)) continue;
+      if (nowMs > reported.untilMs || kept.size >= MAX_DEVICES) changed.add(key);
+      else kept.set(key, reported);
     }
-    this.#drivers.set(driver, now);
+    this.#drivers.set(driver, kept);
     if (changed.size > 0) this.#options.onChange(driver, changed);
   }
 }
 
-function knownFrom({ health, healthCheckTimeoutSeconds, message }: Report, nowMs: number): ReportedHealth {
+function reportedHealth({ health, healthCheckTimeoutSeconds, message }: Report, nowMs: number): ReportedHealth {
   const timeoutMs = healthCheckTimeoutSeconds > 0 ? healthCheckTimeoutSeconds * 1000 : DEFAULT_TIMEOUT_MS;
   return {
     health: HEALTHS[health] ?? 'Unknown',

@@ -39,11 +39,11 @@ export function mergeHints(
   const all = maskOf(options.numaNodes.map(({ id }) => id));
   let lists = hintLists(providers);
   if (options.policy === 'single-numa-node') lists = lists.map((hints) => hints.filter(isSingleNode));
-  const mostNeeded = largestSmallestCount(lists);
+  const nodesNeeded = mostNodesNeeded(lists);
   let best: TopologyHint | undefined;
   for (const choice of choices(lists)) {
     const merged = mergeChoice(all, choice);
-    best = better(best, merged, mostNeeded, options);
+    best = better(best, merged, nodesNeeded, options);
   }
   let hint = best ?? { affinity: all, preferred: false };
   if (options.policy === 'single-numa-node' && hint.affinity === all) hint = { ...hint, affinity: undefined };
@@ -69,8 +69,8 @@ function isSingleNode({ affinity, preferred }: TopologyHint): boolean {
   return preferred && (affinity === undefined || countNodes(affinity) === 1);
 }
 
-/** Returns the smallest number of nodes that satisfies every resource by itself. */
-function largestSmallestCount(lists: readonly (readonly TopologyHint[])[]): number {
+/** Returns how many nodes the most demanding resource needs at least. */
+function mostNodesNeeded(lists: readonly (readonly TopologyHint[])[]): number {
   return Math.max(
     0,
     ...lists.map((hints) =>
@@ -107,7 +107,7 @@ function mergeChoice(all: NumaMask, choice: readonly TopologyHint[]): { affinity
 function better(
   current: TopologyHint | undefined,
   candidate: { readonly affinity: NumaMask; readonly preferred: boolean },
-  mostNeeded: number,
+  nodesNeeded: number,
   options: MergeOptions,
 ): TopologyHint | undefined {
   if (candidate.affinity === 0n) return current;
@@ -118,11 +118,11 @@ function better(
   if (current.preferred) return closer();
   // Neither hint is preferred. The one whose size is closest to what the largest request needs wins, so that the
   // resources are spread over no more nodes than necessary.
-  const [has, would] = [countNodes(currentMask), countNodes(candidate.affinity)];
-  if (has > mostNeeded) return closer();
-  if (has === mostNeeded) return would === mostNeeded ? closer() : current;
-  if (would > mostNeeded || would < has) return current;
-  return would > has ? candidate : closer();
+  const [currentCount, candidateCount] = [countNodes(currentMask), countNodes(candidate.affinity)];
+  if (currentCount > nodesNeeded) return closer();
+  if (currentCount === nodesNeeded) return candidateCount === nodesNeeded ? closer() : current;
+  if (candidateCount > nodesNeeded || candidateCount < currentCount) return current;
+  return candidateCount > currentCount ? candidate : closer();
 }
 
 function isBetterMask(mask: NumaMask, than: NumaMask, { policy, preferClosest, numaNodes }: MergeOptions): boolean {

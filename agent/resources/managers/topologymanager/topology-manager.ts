@@ -71,7 +71,7 @@ export class TopologyManager implements AffinityStore {
       const hints = this.#providers.map((provider) => provider.containerHints(pod, container));
       this.#remember(pod, container, this.#merge(hints, policy));
       await this.#allocate(pod, container);
-      this.#aligned(policy, true);
+      this.#reportAligned(policy, true);
     }
   }
 
@@ -84,10 +84,10 @@ export class TopologyManager implements AffinityStore {
       this.#remember(pod, container, hint);
       await this.#allocate(pod, container);
     }
-    this.#aligned(policy, true);
+    this.#reportAligned(policy, true);
   }
 
-  #aligned(policy: TopologyPolicy, isAligned: boolean): void {
+  #reportAligned(policy: TopologyPolicy, isAligned: boolean): void {
     const { onAligned, scope } = this.#options;
     if (policy === 'single-numa-node') onAligned?.(scope, isAligned);
   }
@@ -95,7 +95,7 @@ export class TopologyManager implements AffinityStore {
   #merge(hints: readonly ProviderHints[], policy: Exclude<TopologyPolicy, 'none'>): TopologyHint {
     const { numaNodes, options } = this.#options;
     const { hint, admitted } = mergeHints(hints, { policy, numaNodes, preferClosest: options.preferClosest });
-    if (!admitted) this.#aligned(policy, false);
+    if (!admitted) this.#reportAligned(policy, false);
     if (!admitted)
       throw new AdmissionError('TopologyAffinityError', 'Resources cannot be allocated with Topology locality');
     return hint;
