@@ -11,6 +11,7 @@ import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
 import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import { periodically } from '../../api/machinery/periodic.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { generateKey, type KeyPair, privateKeyPem } from '../../api/pki/signing.ts';
@@ -78,8 +79,8 @@ export interface Pki {
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
   /**
-   * Writes the kubeconfig of the administrator, unless the file is good as it is, and includes it in the checks from then on.
-   * Resolves to its text.
+   * Writes the kubeconfig of the administrator, unless the file is good as it is, and includes it in the checks from then on. A
+   * check does not write a file again that somebody has removed. Resolves to its text.
    */
   keepAdminKubeconfig(file: AdminKubeconfig): Promise<string>;
   /**
@@ -103,26 +104,31 @@ export async function ensurePki(options: PkiOptions): Promise<Pki> {
   const authorities = { ca, frontProxyCa };
   let { material } = await ensureLeaves(options, authorities);
 
-  let adminKubeconfig: AdminKubeconfig | undefined;
-
-  const check = async (): Promise<boolean> => {
+  let admin: { readonly file: AdminKubeconfig; readonly isWritten: boolean } | undefined;
+  const writeAdmin = async (file: AdminKubeconfig): ReturnType<typeof ensureAdminKubeconfig> => {
+    const ensured = await writeAdminKubeconfig(options, ca, file);
+    admin = { file, isWritten: ensured.isWritten };
+    return ensured;
+  };
+  const checkNow = async (): Promise<boolean> => {
     const next = await ensureLeaves(options, authorities);
     if (next.changed) {
       material = next.material;
       for (const listener of listeners) listener(material);
     }
-    const admin = adminKubeconfig === undefined ? undefined : await writeAdminKubeconfig(options, ca, adminKubeconfig);
-    return next.changed || admin?.issued !== undefined;
+    if (admin === undefined) return next.changed;
+    const isRemoved = admin.isWritten && (await readIfThere(admin.file.path)) === undefined;
+    return (!isRemoved && (await writeAdmin(admin.file)).issued !== undefined) || next.changed;
   };
+  // Two checks at once could write the key of one issue and the certificate of the other.
+  const checks = new SerialQueue();
+  const check = (): Promise<boolean> => checks.run(checkNow);
   return {
     material: () => material,
     serviceAccountKey,
     paths: { caCertificate: join(directory, 'ca.crt'), frontProxyCa: join(directory, 'front-proxy-ca.crt') },
     onChange: (listener) => void listeners.push(listener),
-    async keepAdminKubeconfig(file) {
-      adminKubeconfig = file;
-      return (await writeAdminKubeconfig(options, ca, file)).text;
-    },
+    keepAdminKubeconfig: async (file) => (await writeAdmin(file)).text,
     check,
     watch: (signal) =>
       background(checkRegularly(options, check, signal), { logger, what: 'Checking certificates', signal }),

@@ -1,6 +1,6 @@
 /** Tests the kubeconfig of the administrator while a control plane runs longer than the certificate in it is valid. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { keepAlive } from '../../../../api/machinery/clock.ts';
@@ -15,12 +15,13 @@ test('the certificate of the administrator is renewed while the control plane ru
   const alive = keepAlive();
   const clock = new FakeClock();
   const dataDir = temporaryFolder();
+  const file = join(dataDir, 'admin.kubeconfig');
   const plane = await startControlPlane({
     clock,
     flags: { dataDir, bindAddress: '127.0.0.1', securePort: 0 },
   });
   const notAfterMs = (): number => {
-    const text = readFileSync(join(dataDir, 'admin.kubeconfig'), 'utf8');
+    const text = readFileSync(file, 'utf8');
     assert.ok(text.includes(`server: ${plane.url}\n`));
     const encoded = /client-certificate-data: (\S+)/.exec(text)?.[1] ?? '';
     return parseCertificates(Buffer.from(encoded, 'base64').toString())[0]?.notAfterMs ?? 0;
@@ -32,6 +33,9 @@ test('the certificate of the administrator is renewed while the control plane ru
     clock.set(0.8 * YEAR_MS);
     assert.equal(await plane.checkCertificates(), true);
     assert.ok(notAfterMs() > first, 'the certificate was not renewed');
+    rmSync(file);
+    assert.equal(await plane.checkCertificates(), false);
+    assert.equal(existsSync(file), false, 'a file that the administrator has removed is not written again');
   } finally {
     await plane.close();
     alive.cancel();
