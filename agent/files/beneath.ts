@@ -29,7 +29,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 
 /** Opens a path without its content. Node.js has no name for this flag of Linux. */
 export const O_PATH = 0o10000000;
-/** The maximum number of directory entries in memory. */
+/** The maximum number of directory entries that a scan holds in memory. */
 const SCAN_ENTRIES = 1024;
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
@@ -37,6 +37,7 @@ interface NewFile {
   readonly content: Buffer | string;
   /** The permission bits, regardless of the umask. */
   readonly mode: number;
+  /** If only one of `uid` and `gid` is given, the other is 0. */
   readonly uid?: number | undefined;
   readonly gid?: number | undefined;
 }

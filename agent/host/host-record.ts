@@ -34,7 +34,7 @@ const KEYS = [
 export async function writeHostRecord(rootDirectory: string, record: HostRecord): Promise<void> {
   const text = `${JSON.stringify(record, null, 2)}\n`;
   const path = join(rootDirectory, HOST_RECORD_FILE);
-  // The first start writes it; the others find the same.
+  // The content changes only with the flags or the runtime.
   if ((await readOwnFile(path).catch(() => '')) !== text) await replaceFile(path, text, { mode: 0o600 });
 }
 

@@ -114,7 +114,7 @@ function forbidden(user: AgentUser, verb: string, path: string): string {
 
 /**
  * Returns the user of the client certificate: `none` for no certificate or one without a name, and `refused` for one that the
- * CA has not signed or that has expired.
+ * current CA has not signed or that has expired.
  */
 function certificateUser(
   request: IncomingMessage,

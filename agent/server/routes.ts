@@ -2,6 +2,7 @@
  * Installs the agent's plain HTTP routes: pods, logs, configuration, statistics and submitted pods. `health.ts` has the health
  * checks, and the folder `streaming/` has the streams.
  */
+import { PassThrough } from 'node:stream';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
@@ -265,7 +266,6 @@ async function runCommand(
   const { cmd } = request.query as { cmd?: string };
   if (cmd === undefined || cmd === '') throw newBadRequest('the parameter cmd must name the command');
   const id = await commandContainer(host, { action: 'run', namespace, pod, uid, container });
-  const { PassThrough } = await import('node:stream');
   const collect = (): { readonly stream: NodeJS.WritableStream; readonly chunks: Buffer[] } => {
     const stream = new PassThrough();
     const chunks: Buffer[] = [];

@@ -73,9 +73,9 @@ interface ServedRoute {
 
 /** The running servers. */
 export interface AgentServer {
-  /** The port, or 0 if it is disabled. */
+  /** The port with TLS, or 0 if it is disabled. */
   readonly port: number;
-  /** The routes of that port. Parameters appear as `:name`. */
+  /** The routes of the port with TLS. Parameters appear as `:name`. */
   readonly routes: readonly ServedRoute[];
   /** The hash of the public key of the serving certificate (`publicKeyHash`). */
   servingKey(): string;

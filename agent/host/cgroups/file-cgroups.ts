@@ -137,9 +137,9 @@ export class FileCgroups implements CgroupManager {
 
   async #write(path: string, [controller, file, value]: FileValue): Promise<void> {
     const target = join(this.#mount.mountPoint, controller, path, file);
-    const now = (await readFile(target, 'utf8')).trim();
+    const current = (await readFile(target, 'utf8')).trim();
     // v1 reads "no limit" of memory as the largest number of whole pages.
-    if (now !== value && !(value === '-1' && Number(now) > 2 ** 62)) await writeFile(target, value);
+    if (current !== value && !(value === '-1' && Number(current) > 2 ** 62)) await writeFile(target, value);
   }
 
   #warn(error: unknown): void {

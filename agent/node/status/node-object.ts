@@ -53,7 +53,7 @@ export interface NodeFacts {
 
 type Setter = (status: NodeStatus, facts: NodeFacts) => void;
 
-/** The setters in the order of the kubelet's conditions: pressures first, Ready last. */
+/** The setters. Those of the conditions are in the kubelet's order: pressures first, Ready last. */
 const setters: readonly Setter[] = [
   setAddresses,
   setCapacity,
@@ -85,8 +85,8 @@ const setters: readonly Setter[] = [
 ];
 
 /**
- * Returns a copy with the status that the facts imply. Conditions, annotations and extended resources of other writers stay;
- * addresses of other writers do not.
+ * Returns a copy with the status and the agent's annotations that the facts imply. Conditions, annotations and extended
+ * resources of other writers stay; addresses of other writers do not.
  */
 export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   const status = structuredClone(node.status ?? {});

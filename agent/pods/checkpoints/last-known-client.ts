@@ -80,7 +80,7 @@ export class LastKnownClient implements Client {
   }
 
   /**
-   * Creates an object. A token of a service account is stored, and the stored one is returned while the API server does not
+   * Creates an object. A token that is bound to a pod is stored, and the stored one is returned while the API server does not
    * respond.
    */
   async create(

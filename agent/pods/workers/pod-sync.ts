@@ -80,8 +80,10 @@ const DEADLINE = {
 /** Executes the steps. Failures of containers are reported in the outcome and do not reject. */
 export class PodSync implements PodSyncer {
   readonly #options: PodSyncOptions;
-  /** Termination messages by container id. Each is read once, because a terminated container does not change it. */
-  readonly #messages = new Map<string, string>();
+  /**
+   * Termination messages by pod uid and container id. Each is read once, because a terminated container does not change it.
+   */
+  readonly #messages = new Map<string, Map<string, string>>();
 
   constructor(options: PodSyncOptions) {
     this.#options = options;
@@ -199,7 +201,7 @@ export class PodSync implements PodSyncer {
     await cgroups.remove(pod);
     this.#options.resources?.release(pod.metadata.uid);
     kubeRuntime.forgetPod(pod);
-    for (const container of runtime.containers) this.#messages.delete(container.id);
+    this.#messages.delete(pod.metadata.uid);
     statuses.terminate(pod);
   }
 
@@ -227,11 +229,7 @@ export class PodSync implements PodSyncer {
     runtime: RuntimePodStatus,
     options: { readonly terminal: boolean; readonly ended?: PodEnd },
   ): Promise<PodStatus> {
-    for (const container of runtime.containers) {
-      if (container.state !== 'exited' || this.#messages.has(container.id)) continue;
-      this.#messages.set(container.id, await terminationMessage(container));
-      this.#options.onContainerEnded?.(pod, container);
-    }
+    const messages = await this.#terminationMessages(pod, runtime);
     const { allocations, kubeRuntime, probes, resources } = this.#options;
     const allocated = allocations.allocated(pod);
     const status = apiPodStatus({
@@ -247,12 +245,26 @@ export class PodSync implements PodSyncer {
       nowMs: this.#options.clock.now(),
       probes,
       deviceHealth: (container) => resources?.deviceHealth(pod, container),
-      terminationMessage: (container) => this.#messages.get(container.id) ?? '',
+      terminationMessage: (container) => messages.get(container.id) ?? '',
       ...(this.#isOverdue(pod) ? { overdue: DEADLINE } : {}),
       ...options,
     });
     probes.probeSoon(pod.metadata.uid, status);
     return status;
+  }
+
+  /** Reads the messages of containers that have terminated, and forgets those of containers that the runtime has removed. */
+  async #terminationMessages(pod: Pod, { containers }: RuntimePodStatus): Promise<ReadonlyMap<string, string>> {
+    const messages = this.#messages.get(pod.metadata.uid) ?? new Map<string, string>();
+    this.#messages.set(pod.metadata.uid, messages);
+    const ids = new Set<string>(containers.map(({ id }) => id));
+    for (const id of messages.keys()) if (!ids.has(id)) messages.delete(id);
+    for (const container of containers) {
+      if (container.state !== 'exited' || messages.has(container.id)) continue;
+      messages.set(container.id, await terminationMessage(container));
+      this.#options.onContainerEnded?.(pod, container);
+    }
+    return messages;
   }
 
   async #reportMissingSecrets(pod: Pod): Promise<void> {

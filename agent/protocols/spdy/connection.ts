@@ -30,8 +30,8 @@ const MAX_HELD_BYTES = 1 << 22;
 const MAX_WAITING_BYTES = 1 << 20;
 /** The maximum size of one inflated header block. Each of a thousand streams keeps its headers of some hundred bytes. */
 const MAX_HEADER_BYTES = 1 << 12;
-/** The maximum size of pending responses to the peer's control frames. */
-const MAX_ANSWER_BYTES = 1 << 18;
+/** The maximum size of control frames that the transport has not sent yet. */
+const MAX_UNSENT_CONTROL_BYTES = 1 << 18;
 
 /** A SPDY connection with its streams. A protocol error or a dead transport closes all of them, and `closed` then resolves. */
 export class SpdyConnection {
@@ -45,7 +45,7 @@ export class SpdyConnection {
   readonly closed: Promise<void>;
   readonly #headers = new SerialQueue();
   #ended = false;
-  #answerBytes = 0;
+  #unsentControlBytes = 0;
   #heldBytes = 0;
   /** The size of received chunks that are not yet read. */
   #waitingBytes = 0;
@@ -107,11 +107,11 @@ export class SpdyConnection {
       };
       transport.on('data', (chunk: Buffer) => {
         if (this.#ended) return;
-        this.#wait(chunk.length);
+        this.#addWaiting(chunk.length);
         if (this.#waitingBytes > MAX_WAITING_BYTES) transport.pause();
         work = work.then(async () => {
           await this.#take(chunk);
-          this.#wait(-chunk.length);
+          this.#addWaiting(-chunk.length);
           if (transport.isPaused() && this.#waitingBytes <= MAX_WAITING_BYTES / 2) transport.resume();
         });
         work.catch(reject);
@@ -122,7 +122,7 @@ export class SpdyConnection {
     });
   }
 
-  #wait(bytes: number): void {
+  #addWaiting(bytes: number): void {
     this.#waitingBytes += bytes;
     this.#onHeld?.(this.#heldBytes + this.#waitingBytes);
   }
@@ -158,7 +158,7 @@ export class SpdyConnection {
         return;
       }
       case FRAME.ping:
-        this.#answer(controlFrame(FRAME.ping, 0, frame.payload));
+        this.#sendControl(controlFrame(FRAME.ping, 0, frame.payload));
         return;
       case FRAME.headers:
         // Decompressing keeps the state of the compression correct. The headers themselves are not used.
@@ -267,7 +267,7 @@ export class SpdyConnection {
   #sendHeaders(kind: number, fixed: Buffer, headers: Readonly<Record<string, string>>): Promise<void> {
     return this.#headers.run(async () => {
       const block = await this.#compress(encodeHeaders(headers));
-      this.#answer(controlFrame(kind, 0, Buffer.concat([fixed, block])));
+      this.#sendControl(controlFrame(kind, 0, Buffer.concat([fixed, block])));
     });
   }
 
@@ -330,22 +330,22 @@ export class SpdyConnection {
     const payload = Buffer.alloc(8);
     payload.writeUInt32BE(id, 0);
     payload.writeUInt32BE(status, 4);
-    this.#answer(controlFrame(FRAME.rstStream, 0, payload));
+    this.#sendControl(controlFrame(FRAME.rstStream, 0, payload));
   }
 
   /**
-   * Sends a response to a control frame. Frames that arrive after the end of the connection get none. A peer that requests
-   * responses without end and reads none loses the connection.
+   * Sends a control frame, unless the connection has ended. A peer that requests responses without end and reads none loses the
+   * connection.
    */
-  #answer(frame: Buffer): void {
+  #sendControl(frame: Buffer): void {
     if (this.#ended || !this.#transport.writable) return;
-    this.#answerBytes += frame.length;
-    if (this.#answerBytes > MAX_ANSWER_BYTES) {
+    this.#unsentControlBytes += frame.length;
+    if (this.#unsentControlBytes > MAX_UNSENT_CONTROL_BYTES) {
       this.abandon();
       return;
     }
     this.#transport.write(frame, () => {
-      this.#answerBytes -= frame.length;
+      this.#unsentControlBytes -= frame.length;
     });
   }
 

@@ -52,7 +52,7 @@ export interface ImageManagerOptions {
   /** Verifies that a pod has the credentials for an image that is already on the node. Absent if pods need none. */
   readonly verification?: PullVerification;
   readonly onUsed?: (imageId: string) => void;
-  /** Called for each image that a container requires. */
+  /** Called for each image that a container or a volume requires. */
   readonly onRequest?: (request: ImageRequest) => void;
   /** Called after each pull for a pod, also after one that failed. */
   readonly onPull?: (podUid: string, tookMs: number) => void;

@@ -278,7 +278,7 @@ export class PullVerification {
     if (next !== record) await records.put(next);
   }
 
-  /** Returns the number of pulls of the image that are still running. */
+  /** Counts a pull of the image as ended. Returns the number of its pulls that are still running. */
   #endPull(image: string): number {
     const left = (this.#pulling.get(image) ?? 1) - 1;
     if (left > 0) this.#pulling.set(image, left);

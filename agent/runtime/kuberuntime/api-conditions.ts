@@ -57,7 +57,7 @@ interface ComputedCondition {
   readonly message?: string;
 }
 
-/** Returns all conditions of the pod. One that has not changed keeps its transition time. */
+/** Returns all conditions of the pod. One whose status has not changed keeps its transition time. */
 export function podConditions(input: ConditionsInput, status: PodStatus): PodCondition[] {
   const { pod, previous, runtime } = input;
   const started = !sandboxChanged(pod, runtime).changed;

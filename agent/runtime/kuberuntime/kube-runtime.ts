@@ -120,8 +120,9 @@ export class KubeRuntime {
 
   /**
    * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does. Resolves to the failures of the sandbox,
-   * of the pod's network rules and of containers. Rejects if a container cannot be killed, if the status of a new sandbox
-   * cannot be read, or if the signal aborts before containers start. `refusedResize` is why no container is resized.
+   * of the pod's network rules and of containers. Rejects if a container or sandbox cannot be stopped or removed, if the status
+   * of a new sandbox cannot be read, or if the signal aborts before containers start. `refusedResize` is why no container is
+   * resized.
    */
   async syncPod(
     pod: Pod,

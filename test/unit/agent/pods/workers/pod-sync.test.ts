@@ -216,6 +216,35 @@ it('shows why a container waits at the next sync, and syncs again when its back-
   assert.deepEqual(reasons, ['ContainerCreating', 'CrashLoopBackOff']);
 });
 
+it('forgets the termination message of a container that the runtime has removed', async () => {
+  const exited = (message: string): object => ({
+    ...{ id: '1', name: 'c', state: 'exited', attempt: 0, image: 'i', imageRef: '', imageId: '', labels: {} },
+    ...{ annotations: {}, mounts: [], startedAtMs: 0, finishedAtMs: 1, createdAtMs: 1, exitCode: 1, message },
+  });
+  const messages: unknown[] = [];
+  let containers: readonly object[] = [];
+  const sync = syncOf({
+    runtime: {
+      listSandboxes: () => Promise.resolve([]),
+      listContainers: () => Promise.resolve(containers),
+      containerStatus: () => Promise.resolve(containers[0]),
+      containerStats: () => Promise.resolve([]),
+    },
+    statuses: {
+      get: () => undefined,
+      set: (_pod: Pod, status: NonNullable<Pod['status']>) =>
+        void messages.push(status.containerStatuses?.[0]?.state?.terminated?.message),
+    },
+  });
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u' },
+    spec: { containers: [{ name: 'c' }], restartPolicy: 'Never' },
+  } as unknown as Pod;
+  for (containers of [[exited('first')], [exited('changed')], [], [exited('later')]])
+    await sync.sync(pod, new AbortController().signal);
+  assert.deepEqual(messages, ['first', 'first', undefined, 'later']);
+});
+
 it('measures how long a resize takes in the cgroup of the pod and in its containers', async () => {
   const clock = new FakeClock();
   const attempts: unknown[] = [];
