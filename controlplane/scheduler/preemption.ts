@@ -6,6 +6,7 @@
  */
 import type { PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { fromLabelSelector, type Selector } from '../../api/meta/selector.ts';
 import type { Cluster } from './cluster-state.ts';
 import { unavailableText, type Fit, type Trials } from './fit.ts';
@@ -165,7 +166,7 @@ function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
     for (const allowance of allowances.get(pod.namespace) ?? []) {
       const { budget, selector } = allowance;
       if (!selector.matches(pod.labels)) continue;
-      if (budget.status?.disruptedPods?.[pod.pod.metadata.name ?? ''] !== undefined) continue;
+      if (ownMember(budget.status?.disruptedPods, pod.pod.metadata.name ?? '') !== undefined) continue;
       const allowed = (remaining.get(allowance) ?? budget.status?.disruptionsAllowed ?? 0) - 1;
       remaining.set(allowance, allowed);
       violates ||= allowed < 0;

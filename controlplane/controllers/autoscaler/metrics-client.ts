@@ -3,6 +3,7 @@ import { parseDuration } from '../../../api/component/duration.ts';
 import { groupVersion } from '../../../api/client/resources.ts';
 import type { TypedClient } from '../../../api/client/typed-client.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { MetricsError, type PodMetric, type PodMetrics } from './replica-calculator.ts';
@@ -185,7 +186,7 @@ function amountOf(item: ResourceItem, resource: string, container: string): numb
   let isMeasured = false;
   for (const { name, usage } of item.containers ?? []) {
     if (container !== '' && name !== container) continue;
-    const amount = usage?.[resource];
+    const amount = ownMember(usage, resource);
     if (amount === undefined) {
       if (container === '') return undefined;
       continue;

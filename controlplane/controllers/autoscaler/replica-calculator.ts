@@ -3,6 +3,7 @@
  * ready or have no measurement count with values that do not cause scaling. Pure; amounts are in thousandths.
  */
 import type { Pod } from '../../../api/kinds/kinds.ts';
+import { ownMember } from '../../../api/meta/own-member.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isPodReady, podCondition } from '../pod-state.ts';
 
@@ -92,11 +93,11 @@ function podRequest(pod: Pod, resource: string): number | undefined {
   const own = pod.spec?.resources?.requests ?? {};
   if (!Object.keys(own).some((name) => POD_LEVEL.test(name))) return undefined;
   const containers = requestsOf([{ ...pod, spec: { ...pod.spec, resources: {} } } as Pod], resource, '', () => 0);
-  const request = own[resource];
+  const request = ownMember(own, resource);
   const sum =
     request === undefined ? (containers.get(pod.metadata.name ?? '') ?? 0) : Number(milliUnits(parseQuantity(request)));
   if (sum === 0) throw new MetricsError(`missing pod-level request for ${resource} in Pod ${pod.metadata.name}`);
-  const overhead = pod.spec?.overhead?.[resource];
+  const overhead = ownMember(pod.spec?.overhead, resource);
   return sum + (overhead === undefined ? 0 : Number(milliUnits(parseQuantity(overhead))));
 }
 
@@ -118,7 +119,7 @@ export function requestsOf(
       sum = 0;
       for (const one of [...(pod.spec?.containers ?? []), ...sidecars]) {
         if (container !== '' && one.name !== container) continue;
-        const request = one.resources?.requests?.[resource];
+        const request = ownMember(one.resources?.requests, resource);
         sum +=
           request === undefined
             ? missing(`missing request for ${resource} in container ${one.name} of Pod ${pod.metadata.name}`)

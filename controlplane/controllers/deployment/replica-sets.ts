@@ -59,7 +59,7 @@ const parseRevision = (text = ''): bigint => (/^[0-9]+$/.test(text) ? BigInt(tex
 
 /** Returns the highest revision of the replica sets, and 0 if none has a revision. */
 export function maxRevision(sets: readonly ReplicaSet[]): bigint {
-  return sets.map(revisionOf).reduce((most, revision) => (revision > most ? revision : most), 0n);
+  return sets.map(revisionOf).reduce((highest, revision) => (revision > highest ? revision : highest), 0n);
 }
 
 /** Returns the desired replicas of a replica set; 1 is the default of the API. */
@@ -99,9 +99,9 @@ export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | u
   const replicas = deployment.spec?.replicas ?? 1;
   if (!isRollingUpdate(deployment)) return replicas;
   const total = totalOf(all, sizeOf);
-  const most = replicas + surgeAndUnavailable(deployment).surge;
-  if (total >= most) return current;
-  return current + Math.min(most - total, replicas - current);
+  const maxTotal = replicas + surgeAndUnavailable(deployment).surge;
+  if (total >= maxTotal) return current;
+  return current + Math.min(maxTotal - total, replicas - current);
 }
 
 /** Returns the annotations with which a replica set records the size of its deployment. */

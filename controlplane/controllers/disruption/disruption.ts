@@ -58,7 +58,7 @@ export function computeBudgetStatus(
       disrupted[name] = at;
   }
   const healthy = members.filter(
-    (pod) => isPodReady(pod) && !isPodTerminating(pod) && disrupted[pod.metadata.name ?? ''] === undefined,
+    (pod) => isPodReady(pod) && !isPodTerminating(pod) && ownMember(disrupted, pod.metadata.name ?? '') === undefined,
   ).length;
   const allowed = expectation.expected > 0 ? Math.max(0, healthy - expectation.desired) : 0;
   const reason = allowed > 0 ? 'SufficientPods' : 'InsufficientPods';

@@ -31,8 +31,8 @@ export function isMirrored(object: Endpoints, service: Service | undefined): boo
   return labels[SKIP] !== 'true' && annotations[LEADER] === undefined;
 }
 
-/** Returns a group for each set of ports and address family, with at most `most` addresses of each subset. Pure. */
-export function groupsOf(subsets: readonly Subset[], most: number): EndpointGroup[] {
+/** Returns a group for each set of ports and address family, with at most `maxAddresses` of each subset. Pure. */
+export function groupsOf(subsets: readonly Subset[], maxAddresses: number): EndpointGroup[] {
   const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
   for (const subset of subsets) {
     const ports = (subset.ports ?? []).map(({ name, port, protocol, appProtocol }) => ({
@@ -44,7 +44,7 @@ export function groupsOf(subsets: readonly Subset[], most: number): EndpointGrou
     const members = [
       ...(subset.addresses ?? []).map((address) => ({ address, ready: true })),
       ...(subset.notReadyAddresses ?? []).map((address) => ({ address, ready: false })),
-    ].slice(0, most);
+    ].slice(0, maxAddresses);
     for (const { address, ready } of members) {
       const addressType: AddressType = address.ip.includes(':') ? 'IPv6' : 'IPv4';
       const key = `${addressType} ${stringifyJson(ports)}`;
@@ -60,9 +60,9 @@ export function groupsOf(subsets: readonly Subset[], most: number): EndpointGrou
 }
 
 /** Returns the number of addresses beyond the limit of each subset. */
-const countSkipped = (subsets: readonly Subset[], most: number): number =>
+const countSkipped = (subsets: readonly Subset[], maxAddresses: number): number =>
   subsets.reduce((sum, { addresses = [], notReadyAddresses = [] }) => {
-    return sum + Math.max(0, addresses.length + notReadyAddresses.length - most);
+    return sum + Math.max(0, addresses.length + notReadyAddresses.length - maxAddresses);
   }, 0);
 
 function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boolean): Endpoint {

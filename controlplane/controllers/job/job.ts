@@ -144,11 +144,7 @@ class JobController {
     const status: JobStatus = structuredClone(job.status ?? {});
     status.uncountedTerminatedPods ??= {};
     const suspended = job.spec?.suspend === true;
-    if (status.startTime === undefined && !suspended) {
-      status.startTime = formatTime(nowMs);
-      const limit = job.spec?.activeDeadlineSeconds;
-      if (limit !== undefined) this.#loop.queue.addAfter(key, limit * 1000 + DEADLINE_SLACK_MS);
-    }
+    if (!suspended) status.startTime ??= formatTime(nowMs);
     const counts = countPods(job, countable(own), status);
     this.#backOff.record(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
     const verdict = computeVerdict(job, { own, counts, status }, nowMs);
@@ -160,7 +156,10 @@ class JobController {
       changes = await this.#deleteUncounted(key, job, active);
     else if (settled && job.metadata.deletionTimestamp === undefined)
       changes = await this.#manage(key, job, { own, active, counts });
-    if (verdict === undefined) this.#recordSuspension(job, status, suspended, nowMs);
+    if (verdict === undefined) {
+      this.#recordSuspension(job, status, suspended, nowMs);
+      this.#planDeadline(key, job, status, nowMs);
+    }
     const { error, created, deleted } = changes;
     // The counters stay as they were written until the informer shows the last creations and deletions.
     if (settled || verdict !== undefined || suspended) {
@@ -265,6 +264,13 @@ class JobController {
     );
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown;
     return { error, created: 0, deleted: surplus.filter((_, at) => results[at]?.status === 'fulfilled') };
+  }
+
+  /** Plans a reconciliation after the deadline of the job, if it has one and has started. */
+  #planDeadline(key: string, job: Job, { startTime }: JobStatus, nowMs: number): void {
+    const limit = job.spec?.activeDeadlineSeconds;
+    if (limit === undefined || startTime === undefined) return;
+    this.#loop.queue.addAfter(key, Date.parse(startTime) + limit * 1000 - nowMs + DEADLINE_SLACK_MS);
   }
 
   #recordSuspension(job: Job, status: JobStatus, suspended: boolean, nowMs: number): void {

@@ -167,19 +167,20 @@ function planUpdates(
   healthy: (pod: Pod | undefined) => boolean,
 ): Action[] {
   const { set } = input;
-  const limit = set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable;
-  const most = limit === undefined ? 1 : Math.max(1, scaledValue(limit, replicasOf(set), { roundUp: false }));
+  const configured = set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable;
+  const maxUnavailable =
+    configured === undefined ? 1 : Math.max(1, scaledValue(configured, replicasOf(set), { roundUp: false }));
   const members = [...byOrdinal].filter(([ordinal]) => isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
   let unavailable = replicasOf(set) - members.filter(([, pod]) => healthy(pod)).length;
   const actions: Action[] = [];
   for (const [ordinal, pod] of members) {
     if (ordinal < firstOrdinal(set) + partitionOf(set)) break;
     if (pod.metadata.labels?.[REVISION_HASH] !== input.updateRevision && !isPodTerminating(pod)) {
-      if (limit !== undefined && healthy(pod) && unavailable >= most) break;
+      if (configured !== undefined && healthy(pod) && unavailable >= maxUnavailable) break;
       if (healthy(pod)) unavailable++;
       actions.push({ kind: 'delete', pod, why: 'update' });
-      if (limit === undefined || actions.length >= most) break;
-    } else if (limit === undefined && !healthy(pod)) break;
+      if (configured === undefined || actions.length >= maxUnavailable) break;
+    } else if (configured === undefined && !healthy(pod)) break;
   }
   return actions;
 }

@@ -103,6 +103,7 @@ describe('replicas from utilization', () => {
       }) as unknown as Pod;
     assert.equal(requestsOf([spec({ cpu: '900m' })], 'cpu', '').get('a'), 1000);
     assert.equal(requestsOf([spec({ memory: '1Gi' }, '400m')], 'cpu', '').get('a'), 500);
+    assert.throws(() => requestsOf([spec({ memory: '1Gi' })], 'constructor', ''), /missing pod-level request/);
     assert.throws(() => requestsOf([spec({ memory: '1Gi' })], 'cpu', ''), /missing pod-level request for cpu in Pod a/);
   });
   test('without any figure there is an error', () => assert.throws(() => use(two, {}, 50), /did not receive metrics/));

@@ -69,6 +69,10 @@ describe('what may be disrupted', () => {
     const status = computeBudgetStatus(taken, members, { expected: 3, desired: 1 }, now);
     assert.deepEqual([Object.keys(status.disruptedPods ?? {}), status.disruptionsAllowed], [['a'], 0]);
   });
+  test('counts a pod that is named as a property of all objects', () => {
+    const status = computeBudgetStatus(budget({}), [pod('constructor')], { expected: 1, desired: 0 }, now);
+    assert.equal(status.disruptionsAllowed, 1);
+  });
   test('is zero if no pods are expected', () =>
     assert.equal(computeBudgetStatus(budget({}), [], { expected: 0, desired: 0 }, now).disruptionsAllowed, 0));
 });

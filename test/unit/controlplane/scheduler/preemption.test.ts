@@ -212,6 +212,14 @@ describe('preemption', () => {
     });
   }
 
+  it('counts a violation for a pod that is named as a property of all objects', async () => {
+    const cluster = new SchedulerCluster().node('a').budget('web', web, 0);
+    cluster.pod('constructor', 'a', { ...full, priority: 1, labels: web });
+    for (const { status } of cluster.budgets) if (status !== undefined) status.disruptedPods = {};
+    const result = await cluster.preempt(podOf('p', { cpu: '4', priority: 10 }));
+    assert.equal((result as Preemption).violations, 1);
+  });
+
   it('leaves the room of a nominated pod of its own priority to it', async () => {
     const cluster = new SchedulerCluster().node('a').node('b', { cpu: '2' });
     cluster.pod('a1', 'a', { cpu: '4', priority: 1 }).pod('b1', 'b', { cpu: '2', priority: 1 });
