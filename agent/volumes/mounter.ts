@@ -71,8 +71,8 @@ function run(command: string, args: readonly string[]): Promise<void> {
         const doing = command === 'mount' ? 'Mounting' : 'Unmounting';
         // The kubelet passes and shows no `--`.
         const shown = args.filter((argument) => argument !== '--').join(' ');
-        const what = `${doing} command: ${command}\n${doing} arguments: ${shown}`;
-        reject(new Error(`${command} failed: exit status ${code}\n${what}\nOutput: ${stderr}`));
+        const attempt = `${doing} command: ${command}\n${doing} arguments: ${shown}`;
+        reject(new Error(`${command} failed: exit status ${code}\n${attempt}\nOutput: ${stderr}`));
       }
     });
   });

@@ -1,5 +1,5 @@
 /**
- * Mounts of a container below another volume of it. A volume that is mounted read-only must have a directory for each, because
+ * Mounts of a container below another of its volumes. A volume that is mounted read-only must have a directory for each:
  * the runtime cannot create one there.
  */
 import { posix } from 'node:path';

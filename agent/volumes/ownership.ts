@@ -34,7 +34,7 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
       const wanted = modeFor('directory', options);
       if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
     }
-    await give(directory, { ...options, names: new WaitingNames(options.maxNamesBytes) }, 0);
+    await changeTree(directory, { ...options, names: new WaitingNames(options.maxNamesBytes) }, 0);
   });
 }
 
@@ -43,7 +43,7 @@ export async function openToAll(directory: Directory): Promise<void> {
   if (((await directory.stat()).mode & 0o777) !== 0o777) await directory.chmod(0o777);
 }
 
-async function give(directory: Directory, options: Walk, level: number): Promise<void> {
+async function changeTree(directory: Directory, options: Walk, level: number): Promise<void> {
   if (level > MAX_LEVELS) throw new Error(`the directories of the volume are nested more than ${MAX_LEVELS} deep`);
   const { mode, uid } = await directory.stat();
   await directory.chown(uid, options.gid);
@@ -54,15 +54,15 @@ async function give(directory: Directory, options: Walk, level: number): Promise
     if (entry.isDirectory()) {
       options.names.add(entry.name);
       inner.push(entry.name);
-    } else await giveEntry(directory, entry.name, options, level);
+    } else await changeEntry(directory, entry.name, options, level);
   for (const name of inner) {
     options.names.remove(name);
-    await giveEntry(directory, name, options, level);
+    await changeEntry(directory, name, options, level);
   }
 }
 
 /** Sets the group and the mode of an entry and of all below it. Ignores an entry that a container removes meanwhile. */
-async function giveEntry(directory: Directory, name: string, options: Walk, level: number): Promise<void> {
+async function changeEntry(directory: Directory, name: string, options: Walk, level: number): Promise<void> {
   const entry = await directory.pin(name).catch(ifMissing);
   if (entry === undefined) return;
   let inner: Directory | undefined;
@@ -81,7 +81,7 @@ async function giveEntry(directory: Directory, name: string, options: Walk, leve
   }
   if (inner === undefined) return;
   try {
-    await give(inner, options, level + 1);
+    await changeTree(inner, options, level + 1);
   } finally {
     await inner.close();
   }

@@ -56,17 +56,19 @@ export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork):
   const { link } = desired;
   const found = observed.links.find(({ name }) => name === link?.name);
   const fits = found !== undefined && link !== undefined && linkFits(link, found);
-  const gone = observed.links.filter(({ name }) => name !== link?.name || !fits);
+  const removedLinks = observed.links.filter(({ name }) => name !== link?.name || !fits);
   const before = [
     ...observed.routes
-      .filter((route) => !gone.some(({ name }) => name === route.device) && !has(desired.routes, route, routeKey))
+      .filter(
+        (route) => !removedLinks.some(({ name }) => name === route.device) && !has(desired.routes, route, routeKey),
+      )
       .map((route) => `route del ${route.destination} ${routePlace(route)}`),
-    ...gone.map(({ name }) => `link del dev ${name}`),
+    ...removedLinks.map(({ name }) => `link del dev ${name}`),
     ...(link?.kind === 'vxlan' && !fits ? [createVxlan(link)] : []),
   ];
   // The addresses and routes of a removed link are gone with it.
   const kept = fits ? observed : EMPTY;
-  const routes = observed.routes.filter((route) => !gone.some(({ name }) => name === route.device));
+  const routes = observed.routes.filter((route) => !removedLinks.some(({ name }) => name === route.device));
   return {
     before,
     createsWireguard: link?.kind === 'wireguard' && !fits,
@@ -113,12 +115,14 @@ function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, 
     link.kind === 'vxlan' && found?.vxlan !== undefined && found.vxlan.mac !== link.mac ? ` address ${link.mac}` : '';
   const size = (found === undefined ? link.kind === 'wireguard' : found.mtu !== mtu) ? ` mtu ${mtu}` : '';
   const up = found?.isUp === true ? '' : ' up';
-  const had = found?.addresses ?? [];
+  const currentAddresses = found?.addresses ?? [];
   return [
     ...(mac + size + up === '' ? [] : [`link set dev ${name}${mac}${size}${up}`]),
-    ...had.filter((address) => !addresses.includes(address)).map((address) => `address del ${address} dev ${name}`),
+    ...currentAddresses
+      .filter((address) => !addresses.includes(address))
+      .map((address) => `address del ${address} dev ${name}`),
     ...addresses
-      .filter((address) => !had.includes(address))
+      .filter((address) => !currentAddresses.includes(address))
       .map((address) => `address add ${address} dev ${name}${address.includes(':') ? ' nodad' : ''}`),
     ...kept.neighbors
       .filter((one) => !has(neighbors, one, ({ address }) => address))

@@ -221,9 +221,9 @@ export class ServiceProxy {
     const { clock, services, place } = this.#options;
     this.#lastApplyMs = clock.monotonic();
     this.#changedMs = undefined;
-    const here = JSON.stringify(place());
-    if (here !== this.#place) for (const { metadata } of services.list()) this.#dirty.add(keyOf(metadata));
-    this.#place = here;
+    const placeText = JSON.stringify(place());
+    if (placeText !== this.#place) for (const { metadata } of services.list()) this.#dirty.add(keyOf(metadata));
+    this.#place = placeText;
     const keys = [...this.#dirty];
     this.#dirty.clear();
     try {

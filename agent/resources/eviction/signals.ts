@@ -54,8 +54,8 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   put('nodefs', storage.root);
   put('imagefs', storage.images.filesystem);
   put('containerfs', storage.containers.filesystem);
-  const most = maxPids();
-  found.set('pid.available', { available: Math.max(0, most - runningPids()), capacity: most });
+  const maxProcesses = maxPids();
+  found.set('pid.available', { available: Math.max(0, maxProcesses - runningPids()), capacity: maxProcesses });
   return { observations: found, storage };
 }
 

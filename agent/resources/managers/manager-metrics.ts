@@ -192,9 +192,9 @@ function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: Memo
     const counter = metrics.counter({ name, help }).with();
     let shown = 0;
     metrics.collect(() => {
-      const now = read();
-      counter.inc(now - shown);
-      shown = now;
+      const current = read();
+      counter.inc(current - shown);
+      shown = current;
     });
   };
   const gauge = (name: string, help: string, read: () => number): void => {

@@ -149,7 +149,7 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
     const [count, duration] = [total.with(operation), durations.with(operation)];
     return async (...args: unknown[]): Promise<unknown> => {
       count.inc();
-      const from = clock.monotonic();
+      const fromMs = clock.monotonic();
       try {
         return await method.apply(runtime, args);
       } catch (error) {
@@ -157,7 +157,7 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
         if (name === 'runSandbox') sandboxErrors.with(handlerOf(args)).inc();
         throw error;
       } finally {
-        const seconds = (clock.monotonic() - from) / 1000;
+        const seconds = (clock.monotonic() - fromMs) / 1000;
         duration.observe(seconds);
         if (name === 'runSandbox') sandboxes.with(handlerOf(args)).observe(seconds);
       }

@@ -81,14 +81,20 @@ export class PodWalks<T> {
     const { clock, measure, onError } = this.#options;
     const { uid } = pod.metadata;
     const nowMs = clock.monotonic();
-    const known = this.#walks.get(uid);
-    if (known !== undefined) {
+    const existing = this.#walks.get(uid);
+    if (existing !== undefined) {
       const dueMs =
-        known.startedMs +
-        Math.max(maxAgeMs, MIN_DURATIONS * known.tookMs, Math.min(DURATIONS * known.tookMs, MINUTE_MS));
-      if (known.running !== undefined || nowMs <= dueMs) return known;
+        existing.startedMs +
+        Math.max(maxAgeMs, MIN_DURATIONS * existing.tookMs, Math.min(DURATIONS * existing.tookMs, MINUTE_MS));
+      if (existing.running !== undefined || nowMs <= dueMs) return existing;
     }
-    const walk: Walk<T> = known ?? { startedMs: 0, tookMs: 0, running: undefined, soFar: noUsage(), whole: undefined };
+    const walk: Walk<T> = existing ?? {
+      startedMs: 0,
+      tookMs: 0,
+      running: undefined,
+      soFar: noUsage(),
+      whole: undefined,
+    };
     this.#walks.set(uid, walk);
     walk.startedMs = nowMs;
     walk.soFar = noUsage();

@@ -37,7 +37,7 @@ export async function publishContext(
 ): Promise<PublishContext> {
   const { pod, driver, isEphemeral, secretRef } = request;
   const tokens = await tokensFor(pod, driver, sources);
-  const given = tokens === undefined ? {} : { [TOKENS]: tokens };
+  const tokenEntry = tokens === undefined ? {} : { [TOKENS]: tokens };
   const asSecret = driver?.spec?.serviceAccountTokenInSecrets === true;
   const secrets = secretRef === undefined ? {} : await sources.secret(secretRef.namespace, secretRef.name);
   return {
@@ -52,9 +52,9 @@ export async function publishContext(
             'csi.storage.k8s.io/ephemeral': String(isEphemeral),
           }
         : {}),
-      ...(asSecret ? {} : given),
+      ...(asSecret ? {} : tokenEntry),
     },
-    secrets: { ...secrets, ...(asSecret ? given : {}) },
+    secrets: { ...secrets, ...(asSecret ? tokenEntry : {}) },
   };
 }
 

@@ -13,15 +13,15 @@ export const MAX_RESOURCES = 256;
 export const MAX_DEVICES = 100_000;
 /** The maximum number of characters of a rejected name that errors and logs show. */
 export const MAX_SHOWN_CHARS = 512;
-/** The longest device id. Ids appear in the statuses of pods. */
+/** The maximum number of characters of a device id, which appears in the statuses of pods. */
 const LONGEST_ID = 253;
 /** The largest response for a container. The responses for all containers are in one checkpoint. */
 const MAX_ANSWER_BYTES = 256 * 1024;
 
 /** Whether the name is one of an extended resource. */
 export function isPluginResource(name: string): boolean {
-  const [domain = '', ...rest] = name.split('/');
-  if (rest.length !== 1 || domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io')) return false;
+  const [domain = '', ...others] = name.split('/');
+  if (others.length !== 1 || domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io')) return false;
   // The quota of the resource has this name.
   return !name.startsWith('requests.') && qualifiedNameErrors(`requests.${name}`).length === 0;
 }

@@ -81,19 +81,19 @@ export class DraDrivers {
 
   /** Throws if the driver is not registered. Returns its newest instance. */
   newestInstance(driver: string): Instance {
-    const plugin = this.#instances.get(driver)?.at(-1);
-    if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
-    return plugin;
+    const instance = this.#instances.get(driver)?.at(-1);
+    if (instance === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    return instance;
   }
 
   /** Calls the newest instance of the driver. Rejects if there is none. */
   async call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
-    const plugin = this.newestInstance(driver);
+    const instance = this.newestInstance(driver);
     const observe = this.#observeCalls?.(driver);
     const client = await connectGrpc({
-      socket: plugin.socket,
+      socket: instance.socket,
       messages: DRA_MESSAGES,
-      methods: DRA_METHODS[plugin.version],
+      methods: DRA_METHODS[instance.version],
       ...(observe === undefined ? {} : { observe }),
     });
     try {

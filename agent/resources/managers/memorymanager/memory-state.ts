@@ -52,7 +52,7 @@ interface MemoryStateJson {
   readonly checksum: number;
 }
 
-/** The allocations in memory. `save` writes them; its failure leaves the last file. */
+/** The allocations of memory. `save` writes them; a write that fails leaves the last file and is tried again. */
 export class MemoryState {
   readonly path: string;
   machine: MachineState = {};
