@@ -56,14 +56,14 @@ export const statusWithoutLabels: UpdateStrategy = {
   resetFields: [['spec'], ['metadata', 'labels']],
 };
 
-const NOT_OF_STATUS = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;
+const KEPT_METADATA = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;
 
-/** Updates the status and changes neither spec nor metadata, whatever the client sends, as some kinds require. */
+/** Updates the status, and keeps spec, labels, annotations, finalizers and owners whatever the client sends. */
 export const statusWithoutMetadata: UpdateStrategy = {
   prepareForUpdate(object, old) {
     restore(object, old, 'spec');
     const metadata = object.metadata as unknown as Record<string, unknown>;
-    for (const field of NOT_OF_STATUS) {
+    for (const field of KEPT_METADATA) {
       if (old.metadata[field] === undefined) delete metadata[field];
       else metadata[field] = old.metadata[field];
     }

@@ -61,7 +61,7 @@ function readOwner(entry: ManagedFieldsEntry): Owner | undefined {
 
 const timeOf = (owner: Owner): string => owner.time ?? '';
 
-function inOrder(a: Owner, b: Owner): number {
+function compareOwners(a: Owner, b: Owner): number {
   return (
     compareText(a.operation, b.operation) ||
     compareText(timeOf(a), timeOf(b)) ||
@@ -76,7 +76,7 @@ const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 
 /** Returns the entries of appliers first, and sorts them by time. Returns `undefined` if there are no owners. */
 export function writeOwners(owners: Owners): ManagedFieldsEntry[] | undefined {
   if (owners.size === 0) return undefined;
-  return [...owners.values()].sort(inOrder).map((owner) => ({
+  return [...owners.values()].sort(compareOwners).map((owner) => ({
     ...(owner.manager === '' ? {} : { manager: owner.manager }),
     operation: owner.operation,
     apiVersion: owner.apiVersion,
@@ -99,20 +99,24 @@ export function sameOwnership(a: Owners, b: Owners): boolean {
   return true;
 }
 
-/** The limit of Kubernetes (`DefaultMaxUpdateManagers`). */
+/** The maximum number of updaters of an object, as in Kubernetes (`DefaultMaxUpdateManagers`). */
 const MAX_UPDATERS = 10;
 const OLD_UPDATES = 'ancient-changes';
 
-/** Merges the oldest updaters of a version into one if there are more than ten. */
+/**
+ * Merges the oldest updaters of each version into one while the object has more than ten updaters. The first of a version
+ * stays if older merged ones exist. As in kube-apiserver, the merged updaters are lost if they are not the oldest themselves
+ * but old enough to be merged, because an updater is removed after it is merged.
+ */
 export function capUpdaters(owners: Owners): void {
   if (owners.size <= MAX_UPDATERS) return;
   const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
-  let left = updaters.length;
-  if (left <= MAX_UPDATERS) return;
+  let count = updaters.length;
+  if (count <= MAX_UPDATERS) return;
   updaters.sort(([keyA, a], [keyB, b]) => compareText(timeOf(a), timeOf(b)) || compareText(keyA, keyB));
   const firstOfVersion = new Map<string, string>();
   for (const [key, owner] of updaters) {
-    if (left <= MAX_UPDATERS) return;
+    if (count <= MAX_UPDATERS) return;
     const first = firstOfVersion.get(owner.apiVersion);
     if (first === undefined) {
       firstOfVersion.set(owner.apiVersion, key);
@@ -124,12 +128,14 @@ export function capUpdaters(owners: Owners): void {
       apiVersion: owner.apiVersion,
       subresource: '',
     } as const;
-    const bucketKey = ownerKey(identity);
-    const merged = owners.get(bucketKey) ?? owners.get(first);
-    owners.delete(first);
+    const mergedKey = ownerKey(identity);
+    let merged = owners.get(mergedKey);
+    if (merged === undefined) {
+      merged = owners.get(first);
+      owners.delete(first);
+    }
+    owners.set(mergedKey, { ...identity, time: owner.time, fields: union(owner.fields, merged?.fields ?? emptySet) });
     owners.delete(key);
-    owners.set(bucketKey, { ...identity, time: owner.time, fields: union(owner.fields, merged?.fields ?? emptySet) });
-    firstOfVersion.set(owner.apiVersion, bucketKey);
-    left--;
+    count--;
   }
 }

@@ -81,6 +81,7 @@ export function* adaptToSchema(
   const converted = new Set<string>();
   for (const [key, owner] of owners) {
     const view = owner.apiVersion === writer.apiVersion ? undefined : otherView(writer, owner.apiVersion);
+    // Only fails if the conversion does. Its result is not needed.
     if (view !== undefined && !converted.has(owner.apiVersion)) yield* view.convert(live);
     converted.add(owner.apiVersion);
     const written = owner.apiVersion === writer.apiVersion ? type : view?.type;
@@ -109,15 +110,15 @@ function* unchanged(object: JsonObject): Pausing<JsonObject> {
 /** Returns the function that finds the version of an owner. An owner whose version is not converted has that of the writer. */
 function viewsFor(type: MergeType, writer: Writer): (apiVersion: string) => View {
   const own: View = { type, convert: unchanged, restore: unchanged };
-  const found = new Map<string, View>();
+  const views = new Map<string, View>();
   return (apiVersion) => {
-    const view = found.get(apiVersion) ?? otherView(writer, apiVersion) ?? own;
-    found.set(apiVersion, view);
+    const view = views.get(apiVersion) ?? otherView(writer, apiVersion) ?? own;
+    views.set(apiVersion, view);
     return view;
   };
 }
 
-/** Returns the changes of a write in the version of each owner. */
+/** Returns the changes of a write in the version of the writer, and a function for the changes in the version of an owner. */
 function changesIn(
   type: MergeType,
   old: JsonObject,
@@ -126,13 +127,13 @@ function changesIn(
 ): { readonly own: Changes; readonly changesFor: ChangesFor } {
   const { ignored } = writer;
   const own = withUnions(changesOf(type, old, next, ignored));
-  const found = new Map([[writer.apiVersion, own]]);
+  const byVersion = new Map([[writer.apiVersion, own]]);
   const changesFor: ChangesFor = function* (owner) {
-    let changes = found.get(owner.apiVersion);
+    let changes = byVersion.get(owner.apiVersion);
     if (changes === undefined) {
       const other = otherView(writer, owner.apiVersion);
       changes = other === undefined ? own : withUnions(yield* changesInOther(other, old, next, ignored));
-      found.set(owner.apiVersion, changes);
+      byVersion.set(owner.apiVersion, changes);
     }
     return changes;
   };
@@ -166,9 +167,9 @@ function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: 
 /** Removes the changed fields from every owner except one. Owners without fields are removed. */
 function* takeFrom(owners: Owners, changesFor: ChangesFor, except: string | undefined): Pausing<void> {
   for (const [key, owner] of owners) {
-    const left = key === except ? owner.fields : difference(owner.fields, (yield* changesFor(owner)).touched);
-    if (isEmptySet(left)) owners.delete(key);
-    else if (left !== owner.fields) owners.set(key, { ...owner, fields: left });
+    const remaining = key === except ? owner.fields : difference(owner.fields, (yield* changesFor(owner)).touched);
+    if (isEmptySet(remaining)) owners.delete(key);
+    else if (remaining !== owner.fields) owners.set(key, { ...owner, fields: remaining });
   }
 }
 

@@ -146,8 +146,8 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
   const entries = object.metadata.managedFields ?? undefined;
   if (subresource === '') {
     if (isReset(entries)) return new Map();
-    const given = readOwners(entries);
-    if (given !== undefined && given.size > 0) return given;
+    const sent = readOwners(entries);
+    if (sent !== undefined && sent.size > 0) return sent;
   }
   return readOwners(live?.metadata.managedFields) ?? new Map();
 }
@@ -260,7 +260,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw newErrorWithoutReason('failed to decode managed fields');
   const current = withoutManagedFields(live ?? emptyOf(expected));
-  yield* asFailure(adaptedOwners(owners, { type, live: current }, writer));
+  yield* asFailure(adaptOwners(owners, { type, live: current }, writer));
   yield;
   if (owners.size === 0 && live !== undefined) {
     refuseUntyped(request, current);
@@ -302,11 +302,12 @@ function refuseUntyped({ type, expected }: ApplyRequest, current: JsonObject): v
   );
 }
 
-function* adaptedOwners(owners: Owners, seen: Parameters<typeof adaptToSchema>[1], writer: Writer): Pausing<void> {
+function* adaptOwners(owners: Owners, live: Parameters<typeof adaptToSchema>[1], writer: Writer): Pausing<void> {
   dropForeign(owners, writer);
-  if (writer.mayChangeSchema) yield* adaptToSchema(owners, seen, writer);
+  if (writer.mayChangeSchema) yield* adaptToSchema(owners, live, writer);
 }
 
+/** Throws a 500 if fields cannot be compared, which other writes than apply tolerate. */
 function* asFailure<Result>(work: Pausing<Result>): Pausing<Result> {
   try {
     return yield* work;
@@ -344,9 +345,9 @@ export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   const config = body as KubeObject;
   const apiVersion = typeof config.apiVersion === 'string' ? config.apiVersion : '';
   const kind = typeof config.kind === 'string' ? config.kind : '';
-  const given = parseApiVersion(apiVersion) ?? { group: '', version: '' };
+  const { group, version } = parseApiVersion(apiVersion) ?? { group: '', version: '' };
   if (apiVersion !== apiVersionOf(expected) || kind !== expected.kind) {
-    throw newBadRequest(`invalid object type: ${given.group}/${given.version}, Kind=${kind}`);
+    throw newBadRequest(`invalid object type: ${group}/${version}, Kind=${kind}`);
   }
   const metadata = (config.metadata as KubeObject['metadata'] | undefined | null) ?? {};
   if (metadata.managedFields !== undefined && metadata.managedFields !== null) {

@@ -50,13 +50,13 @@ function decimalsOfOperations(
   decimals: ReadonlyMap<string, string> | undefined,
 ): ReadonlyMap<string, string> | undefined {
   if (decimals === undefined) return undefined;
-  const found = new Map<string, string>();
+  const byPath = new Map<string, string>();
   for (const [place, literal] of decimals) {
     const [, index = '', rest = ''] = /^\[(\d+)\]\.value(.*)$/s.exec(place) ?? [];
     const pointer = (operations as readonly JsonObject[])[Number(index)]?.['path'];
-    if (index !== '' && typeof pointer === 'string') found.set(`${placeOf(pointer)}${rest}`, literal);
+    if (index !== '' && typeof pointer === 'string') byPath.set(`${placeOf(pointer)}${rest}`, literal);
   }
-  return found;
+  return byPath;
 }
 
 /** Returns the path of a JSON pointer: `/spec/ports/0/port` is `spec.ports[0].port`. */

@@ -96,12 +96,12 @@ export function createResourceRest(version: ServedVersion): Rest {
               listEntries(store, context, { namespace }, one);
             const isSelected = codec.matcher(list) !== undefined;
             // Nothing is deleted if the webhook of a version cannot convert it, as in kube-apiserver.
-            const found = isSelected
+            const listed = isSelected
               ? await codec.selected(list, page)
               : await codec.list(await page(codec.selecting(list)));
             warnOfDependents(version, context, options);
-            await deleteCollection(store, context, target, found);
-            return found;
+            await deleteCollection(store, context, target, listed);
+            return listed;
           },
         }
       : {}),

@@ -279,7 +279,7 @@ function gracePeriod(
   if (graceful === undefined) return 'none';
   const { metadata } = object;
   // As in kube-apiserver, a negative number is one second.
-  const asked =
+  const requested =
     options.gracePeriodSeconds === undefined
       ? undefined
       : options.gracePeriodSeconds < 0
@@ -288,13 +288,13 @@ function gracePeriod(
   if (metadata.deletionTimestamp !== undefined) {
     const running = metadata.deletionGracePeriodSeconds ?? 0;
     if (running === 0) return 'none';
-    if (asked === undefined || asked >= running) return 'pending';
+    if (requested === undefined || requested >= running) return 'pending';
     const startMs = Date.parse(metadata.deletionTimestamp) - durationMs(running);
-    metadata.deletionTimestamp = formatTime(startMs + durationMs(asked));
-    metadata.deletionGracePeriodSeconds = asked;
-    return asked;
+    metadata.deletionTimestamp = formatTime(startMs + durationMs(requested));
+    metadata.deletionGracePeriodSeconds = requested;
+    return requested;
   }
-  const seconds = graceful.gracePeriodSeconds(object, asked);
+  const seconds = graceful.gracePeriodSeconds(object, requested);
   metadata.deletionTimestamp = formatTime(nowMs + durationMs(seconds));
   metadata.deletionGracePeriodSeconds = seconds;
   incrementGeneration(object);
@@ -337,8 +337,8 @@ function collectorFinalizers(
   if (policy === 'Unsupported') return undefined;
   const before = object.metadata.finalizers ?? [];
   const after = before.filter((one) => one !== ORPHAN_FINALIZER && one !== FOREGROUND_FINALIZER);
-  const wanted = collectorFinalizer(policy, before, options);
-  if (wanted !== undefined) after.push(wanted);
+  const finalizer = collectorFinalizer(policy, before, options);
+  if (finalizer !== undefined) after.push(finalizer);
   const same = after.length === before.length && after.every((one) => before.includes(one));
   return same ? undefined : after;
 }

@@ -25,8 +25,8 @@ import { UINT64_MAX } from '../../api/meta/integers.ts';
 
 /**
  * Returns an object as it is at a resource version or later; an empty one or `0` takes what the cache has. Waits until the
- * cache has the version. Throws a 404, a 400 for a name that no object can have, a 500 for a text that is no version, and a
- * 504 if the wait takes too long.
+ * cache has the version. Throws, or rejects with, a 404, a 400 for a name that no object can have, a 500 for a text that is no
+ * version, and a 504 if the wait takes too long.
  */
 export function getEntry(
   store: StoredResource,
@@ -119,8 +119,8 @@ function requestedPage(options: ListOptions): RequestedPage {
     }
     // With resourceVersion=0, a further page contains the whole rest of the list, because the watch cache of kube-apiserver
     // ignores the limit then.
-    const most = resourceVersion === '0' ? 0 : limit;
-    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: most, token };
+    const pageLimit = resourceVersion === '0' ? 0 : limit;
+    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: pageLimit, token };
   }
   if (resourceVersion === '') return { exact: undefined, notOlderThan: 0, limit, token: undefined };
   if (!isVersion(resourceVersion)) {

@@ -251,7 +251,7 @@ async function createInstead({ store, context, target }: Write, change: Change):
   try {
     return { entry: await createAdmitted(creation, admitted), created: true };
   } catch (error) {
-    // Admission may give the object another name. One that exists there is not the object that the request names.
+    // Admission may give the object another name. An object that has this name already is not the one of the request.
     const isOther = admitted.metadata.name !== target.name;
     throw isOther && isStorageError(error, 'exists') ? alreadyExists(store, target.namespace, admitted) : error;
   }

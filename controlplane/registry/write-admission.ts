@@ -82,7 +82,8 @@ export async function admitChange(
 }
 
 /**
- * Runs the validating plugins and then `put`. If one of them fails, it reverts what plugins have recorded about the object.
+ * Runs the validating plugins, the plugins' `beforeWrite` and then `put`. If one of them fails, it reverts what plugins have
+ * recorded about the object. Runs only `put` if admission is skipped.
  */
 export async function writeAdmitted(
   { store, context, target }: Write,

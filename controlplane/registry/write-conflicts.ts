@@ -7,7 +7,7 @@ import type { WriteTarget } from './write-admission.ts';
 
 /**
  * Returns a 409. Its message reports whether the existing object is being deleted. A body with a `generateName` gets
- * Retry-After, because the next attempt may generate a free name. As in kube-apiserver, so does one that has a name as well.
+ * Retry-After, because the next attempt may generate a free name; as in kube-apiserver, also if the body has a name as well.
  */
 export function alreadyExists(store: Store, namespace: string, { metadata }: KubeObject): Error {
   const { name = '', generateName = '' } = metadata;

@@ -1,5 +1,6 @@
 /**
- * Validates the client configuration of a webhook. Admission webhooks, conversion webhooks and API services share the rules.
+ * Validates the client configuration of a webhook. Admission and conversion webhooks share the rules. API services have only
+ * the rule for the port.
  */
 import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
 import { GoUrlError, parseGoUrl } from '../../../../api/meta/go-url.ts';

@@ -64,14 +64,14 @@ function deploymentStrategyErrors(spec: NonNullable<Deployment['spec']>): FieldE
     maxSurge?: string | number;
     maxUnavailable?: string | number;
   };
-  const own = `${path}.rollingUpdate`;
+  const at = `${path}.rollingUpdate`;
   const errors = [
-    ...countOrPercentErrors(`${own}.maxUnavailable`, maxUnavailable),
-    ...countOrPercentErrors(`${own}.maxSurge`, maxSurge),
+    ...countOrPercentErrors(`${at}.maxUnavailable`, maxUnavailable),
+    ...countOrPercentErrors(`${at}.maxSurge`, maxSurge),
   ];
   if (isZero(maxUnavailable) && isZero(maxSurge))
-    errors.push(invalid(`${own}.maxUnavailable`, maxUnavailable, 'may not be 0 when `maxSurge` is 0'));
-  errors.push(...notAbove100(`${own}.maxUnavailable`, maxUnavailable));
+    errors.push(invalid(`${at}.maxUnavailable`, maxUnavailable, 'may not be 0 when `maxSurge` is 0'));
+  errors.push(...notAbove100(`${at}.maxUnavailable`, maxUnavailable));
   return errors;
 }
 

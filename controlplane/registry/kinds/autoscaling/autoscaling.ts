@@ -106,7 +106,7 @@ function resourceTargetErrors(target: Target, at: string): FieldError[] {
   return errors;
 }
 
-const neededName = (name: string | undefined, at: string): FieldError[] =>
+const nameErrors = (name: string | undefined, at: string): FieldError[] =>
   (name ?? '') === '' ? [required(`${at}.name`, 'must specify a resource name')] : [];
 
 /** Validates the resource name and the container name of a container resource metric. */
@@ -173,7 +173,7 @@ const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metri
     'resource',
     'Resource',
     ({ resource }, at) => [
-      ...neededName(resource?.name, at),
+      ...nameErrors(resource?.name, at),
       ...resourceTargetErrors(resource?.target ?? {}, `${at}.target`),
     ],
   ],

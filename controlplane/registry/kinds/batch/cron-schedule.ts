@@ -53,15 +53,15 @@ const UNITS: ReadonlySet<string> = new Set(['ns', 'us', 'µs', 'μs', 'ms', 's',
 
 /** Returns the error of Go's `time.ParseDuration` for a text, or `undefined` if it is a duration. */
 function durationFault(text: string): string | undefined {
-  const given = quoteText(text);
+  const quoted = quoteText(text);
   let rest = text.replace(/^[+-]/, '');
   if (rest === '0') return undefined;
   do {
     const number = /^(?:\d+\.?\d*|\.\d+)/.exec(rest)?.[0];
-    if (number === undefined) return `time: invalid duration ${given}`;
+    if (number === undefined) return `time: invalid duration ${quoted}`;
     const unit = /^[^.\d]*/.exec(rest.slice(number.length))?.[0] ?? '';
-    if (unit === '') return `time: missing unit in duration ${given}`;
-    if (!UNITS.has(unit)) return `time: unknown unit ${quoteText(unit)} in duration ${given}`;
+    if (unit === '') return `time: missing unit in duration ${quoted}`;
+    if (!UNITS.has(unit)) return `time: unknown unit ${quoteText(unit)} in duration ${quoted}`;
     rest = rest.slice(number.length + unit.length);
   } while (rest !== '');
   return undefined;

@@ -120,8 +120,8 @@ function finishedErrors(job: Job, now: View, before: View, changed: Changed): Fi
   const emptyAndSuspended = job.spec?.suspend === true && job.spec.completions === 0;
   if ((ended || changed('startTime')) && !emptyAndSuspended && startTime === undefined)
     errors.push(required('status.startTime', 'startTime is required for finished job'));
-  const left = (uncounted?.failed ?? []).length + (uncounted?.succeeded ?? []).length;
-  if ((ended || changed('uncountedTerminatedPods')) && left > 0) {
+  const uncountedPods = (uncounted?.failed ?? []).length + (uncounted?.succeeded ?? []).length;
+  if ((ended || changed('uncountedTerminatedPods')) && uncountedPods > 0) {
     const shown = internalForm('io.k8s.api.batch.v1.UncountedTerminatedPods', uncounted);
     errors.push(invalid('status.uncountedTerminatedPods', shown, 'must be empty for finished job'));
   }
@@ -152,9 +152,9 @@ function indexErrors(job: Job, now: View, changed: Changed): FieldError[] {
     errors.push(invalid('status.failedIndexes', failed, text));
   }
   if (changed('failedIndexes', 'completedIndexes') && completions !== undefined && failed !== undefined) {
-    const both = firstOverlap(completed, failed);
-    if (both !== undefined) {
-      const text = `failedIndexes and completedIndexes overlap at index: ${both}`;
+    const overlap = firstOverlap(completed, failed);
+    if (overlap !== undefined) {
+      const text = `failedIndexes and completedIndexes overlap at index: ${overlap}`;
       errors.push(invalid('status.failedIndexes', failed, text));
     }
   }

@@ -26,6 +26,7 @@ import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 type LimitRange = Kind<{ spec: V1LimitRangeSpec }>;
 type Limit = NonNullable<NonNullable<NonNullable<LimitRange['spec']>['limits']>[number]>;
 
+/** Returns `into` with those members of `from` that it lacks. */
 function fill(into: Quantities | undefined, from: Quantities | undefined): Record<string, string> {
   const filled = { ...(into as Record<string, string> | undefined) };
   for (const [name, value] of Object.entries(from ?? {}))
@@ -99,7 +100,7 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
   const min = read(limit.min);
   const max = read(limit.max);
   const request = read(limit.defaultRequest);
-  const given = read(limit.default);
+  const defaultLimit = read(limit.default);
   const ratio = read(limit.maxLimitRequestRatio);
   const above = (a: string | undefined, b: string | undefined): boolean =>
     a !== undefined && b !== undefined && compareQuantities(parseQuantity(a), parseQuantity(b)) > 0;
@@ -121,34 +122,42 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
         `default request value ${request} is greater than max value ${max}`,
       ),
     );
-  if (above(request, given))
+  if (above(request, defaultLimit))
     errors.push(
       invalid(
         `${at}.defaultRequest[${name}]`,
         request,
-        `default request value ${request} is greater than default limit value ${given}`,
+        `default request value ${request} is greater than default limit value ${defaultLimit}`,
       ),
     );
-  if (above(min, given))
-    errors.push(invalid(`${at}.default[${name}]`, min, `min value ${min} is greater than default value ${given}`));
-  if (above(given, max))
-    errors.push(invalid(`${at}.default[${name}]`, max, `default value ${given} is greater than max value ${max}`));
+  if (above(min, defaultLimit))
+    errors.push(
+      invalid(`${at}.default[${name}]`, min, `min value ${min} is greater than default value ${defaultLimit}`),
+    );
+  if (above(defaultLimit, max))
+    errors.push(
+      invalid(`${at}.default[${name}]`, max, `default value ${defaultLimit} is greater than max value ${max}`),
+    );
   if (ratio !== undefined && above('1', ratio))
     errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is less than 1`));
   if (ratio !== undefined && min !== undefined && max !== undefined) {
-    const { ratio: most, third: asked } = quotient(parseQuantity(max), parseQuantity(min), parseQuantity(ratio));
-    if (asked > most) {
+    const { ratio: maxRatio, third: requestedRatio } = quotient(
+      parseQuantity(max),
+      parseQuantity(min),
+      parseQuantity(ratio),
+    );
+    if (requestedRatio > maxRatio) {
       errors.push(
         invalid(
           `${at}.maxLimitRequestRatio[${name}]`,
           ratio,
-          `ratio ${ratio} is greater than max/min = ${most.toFixed(6)}`,
+          `ratio ${ratio} is greater than max/min = ${maxRatio.toFixed(6)}`,
         ),
       );
     }
   }
-  if (!isOvercommitAllowed(name) && (above(given, request) || above(request, given))) {
-    const text = `default value ${given} must equal to defaultRequest value ${request} in ${name}`;
+  if (!isOvercommitAllowed(name) && (above(defaultLimit, request) || above(request, defaultLimit))) {
+    const text = `default value ${defaultLimit} must equal to defaultRequest value ${request} in ${name}`;
     errors.push(invalid(`${at}.defaultRequest[${name}]`, request, text));
   }
   return errors;

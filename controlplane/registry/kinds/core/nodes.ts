@@ -91,7 +91,7 @@ const FEATURE_NAME = /^[A-Z][a-zA-Z0-9]*(?:\/[a-zA-Z][a-zA-Z0-9]*)*$/;
 const FEATURE_FORM =
   "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
 /** The maximum number of bytes of a feature's name. */
-const MAX_FEATURE = 253;
+const MAX_FEATURE_BYTES = 253;
 
 /** Validates the names of the features that the kubelet declares, and their order. */
 function featureErrors({ status }: Node): FieldError[] {
@@ -101,8 +101,8 @@ function featureErrors({ status }: Node): FieldError[] {
     const refuse = (at: number, value: string, text: string): unknown =>
       errors.push(invalid(`status.declaredFeatures[${at}]`, value, text));
     const named = `invalid feature name ${quoteText(name)}`;
-    if (Buffer.byteLength(name) > MAX_FEATURE)
-      refuse(index, name, `${named}: must be no more than ${MAX_FEATURE} characters`);
+    if (Buffer.byteLength(name) > MAX_FEATURE_BYTES)
+      refuse(index, name, `${named}: must be no more than ${MAX_FEATURE_BYTES} characters`);
     else if (!FEATURE_NAME.test(name)) refuse(index, name, `${named}: ${FEATURE_FORM}`);
     const next = features[index + 1];
     if (next === name) errors.push(duplicate(`status.declaredFeatures[${index + 1}]`, next));
