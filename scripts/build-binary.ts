@@ -40,8 +40,6 @@ const { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } = require('no
 const { dirname, join } = require('node:path');
 const { zstdDecompressSync } = require('node:zlib');
 const { createRequire, enableCompileCache } = require('node:module');
-// The same limits as in bin/orchlet: V8 compiles code of the node agent later than by default, which saves memory.
-if (process.argv[2] === 'agent') for (const tier of ['turbofan', 'maglev', 'osr', 'maglev-osr']) require('node:v8').setFlagsFromString('--invocation-count-for-' + tier + '=1000000');
 const base = process.env.ORCHLET_UNPACK_DIR || (process.getuid && process.getuid() === 0 ? '/var/lib/orchlet/program' : join(process.env.XDG_CACHE_HOME || join(process.env.HOME || '/tmp', '.cache'), 'orchlet'));
 const directory = join(base, '${hash}');
 if (!existsSync(join(directory, 'main.js'))) {
@@ -93,6 +91,7 @@ try {
     entries: { main: 'cli/main.ts' },
     addons: [`linux-${process.arch}`],
     node: 'node26',
+    compiled: true,
   });
   const executable = makeExecutable(work);
   console.log(`${executable} (${(statSync(executable).size / 2 ** 20).toFixed(0)} MiB)`);

@@ -16,4 +16,5 @@ await bundleProgram(join(target, 'dist/program'), {
   entries: { main: 'cli/main.ts' },
   addons: [`linux-${process.arch}`],
   node: 'node26',
+  compiled: true,
 });

@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { UNUSED, unused } from '../agent/runtime/docker/dockerode-parts.ts';
 import { OPERATIONS_FILE } from '../api/schema/parameter-texts.ts';
+import { compileScripts, makeScripts } from './program-scripts.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const ADDON = 'better-sqlite3';
@@ -22,19 +23,25 @@ interface BundleOptions {
   readonly addons: readonly string[];
   /** The oldest Node.js that runs it: `node24`. */
   readonly node: string;
+  /** Whether the files are scripts with compiled forms for the Node.js of this process, instead of modules. */
+  readonly compiled?: boolean;
 }
 
 /** Writes the bundle of the program to `folder`, which it replaces. */
-export async function bundleProgram(folder: string, { entries, addons, node }: BundleOptions): Promise<void> {
+export async function bundleProgram(
+  folder: string,
+  { entries, addons, node, compiled = false }: BundleOptions,
+): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
+  const entryPoints = {
+    ...entries,
+    worker: join(ROOT, 'controlplane/storage/sqlite/worker.ts'),
+    'yaml-worker': join(ROOT, 'api/codec/yaml-worker.ts'),
+  };
   const { metafile } = await build({
     absWorkingDir: ROOT,
-    entryPoints: {
-      ...entries,
-      worker: join(ROOT, 'controlplane/storage/sqlite/worker.ts'),
-      'yaml-worker': join(ROOT, 'api/codec/yaml-worker.ts'),
-    },
+    entryPoints,
     outdir: folder,
     bundle: true,
     splitting: true,
@@ -45,17 +52,26 @@ export async function bundleProgram(folder: string, { entries, addons, node }: B
     minifyWhitespace: true,
     metafile: true,
     plugins: [withoutUnusedParts, addonBeside, namedExports],
-    // CommonJS packages in the bundle load built-in modules with require.
+    // CommonJS packages in the bundle load built-in modules with require. Scripts get it from their loader.
     banner: {
-      js: "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",
+      js: compiled
+        ? ''
+        : "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",
     },
     logLevel: 'warning',
   });
+  for (const name of readdirSync(folder)) {
+    const file = join(folder, name);
+    writeFileSync(file, inAscii(readFileSync(file, 'utf8')));
+  }
   for (const name of ['table.json', 'resources.json']) cpSync(join(ROOT, 'api/schema', name), join(folder, name));
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}\n');
   copyAddon(join(folder, ADDON), addons);
   copyModels(join(folder, 'models'));
   writeFileSync(join(folder, 'licenses.txt'), licencesOf([...packagesIn(metafile), ADDON, MODELS]));
+  if (!compiled) return;
+  await makeScripts(folder, { entries: Object.keys(entryPoints), node });
+  compileScripts(folder);
 }
 
 /** Parts of dockerode that the program does not use, and that a checkout does not install either. */
@@ -67,6 +83,14 @@ const withoutUnusedParts: Plugin = {
       loader: 'js',
     })),
 };
+
+/**
+ * Escapes the characters beyond ASCII that esbuild leaves, which are those of regular expressions and comments. A single one
+ * would double the size of its file in memory.
+ */
+function inAscii(code: string): string {
+  return code.replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
 
 /** All files of the bundle stand in one folder, the addon's in a folder below it. */
 const addonBeside: Plugin = {

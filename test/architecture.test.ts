@@ -25,10 +25,12 @@ const ENTRIES: ReadonlySet<string> = new Set([
   'api/codec/yaml-worker.ts',
 ]);
 
-/** Whether the file is a development tool: a shell script of the same name runs it, or one beside the folder. */
+/** Development tools that other ones run as a process. */
+const RUN_BY_SCRIPTS: ReadonlySet<string> = new Set(['scripts/images/build.ts', 'scripts/compile-scripts.ts']);
+
+/** Whether the file is a development tool: a shell script of the same name runs it, or another tool. */
 const isScript = (path: string): boolean =>
-  path.startsWith('scripts/') &&
-  (existsSync(join(ROOT, path.replace(/\.ts$/, ''))) || path === 'scripts/images/build.ts');
+  path.startsWith('scripts/') && (existsSync(join(ROOT, path.replace(/\.ts$/, ''))) || RUN_BY_SCRIPTS.has(path));
 
 /**
  * Packages that must not be loaded with the program: imported for types, or on first use. `node-http.ts` says why it is one.
@@ -189,6 +191,11 @@ test('a file exports what another file imports; tests alone may import only what
       .map(({ at }) => at);
   });
   assert.deepEqual(unused.toSorted(), [...FOR_OTHERS.keys()].toSorted());
+});
+
+test('no exported variable is assigned later, because scripts of the bundled program copy exports', () => {
+  const variables = sources.filter(({ text }) => /^export (?:let|var) /m.test(text)).map(({ path }) => path);
+  assert.deepEqual(variables, []);
 });
 
 test('heavy packages are not loaded with the program', () => {

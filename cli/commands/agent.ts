@@ -9,6 +9,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
+import { optimizeRarely } from '../optimize-rarely.ts';
 import { refuseForeign } from '../owner-rights.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
@@ -30,6 +31,7 @@ export const agent: Command = {
       io.stdout.write(versionText(values.version));
       return 0;
     }
+    optimizeRarely();
     for (const warning of preferFileWarnings(parsed.given)) io.stderr.write(`warning: ${warning}\n`);
     const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
     const { flags } = effective;

@@ -1,6 +1,7 @@
 /** The bundle behaves like the sources: packages that are loaded on first use have the same exports as in Node.js. */
 import assert from 'node:assert/strict';
-import { createReadStream, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { createReadStream, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -47,5 +48,41 @@ describe('a bundle', () => {
     assert.deepEqual(readdirSync(addon).sort(), ['lib', 'package.json', 'prebuilds']);
     assert.deepEqual(readdirSync(join(addon, 'prebuilds')), [`linux-${process.arch}.node`]);
     assert.match(readFileSync(join(folder, 'licenses.txt'), 'utf8'), /^tar-stream \d[^]*MIT/m);
+  });
+});
+
+describe('a bundle of scripts', () => {
+  let folder: string;
+
+  before(async () => {
+    folder = temporaryFolder();
+    const entries = { main: 'cli/main.ts' };
+    await bundleProgram(folder, { entries, addons: [`linux-${process.arch}`], node: 'node26', compiled: true });
+  });
+
+  test('runs the program from compiled forms that V8 accepts', () => {
+    const run = `const { load, scripts } = require('./loader.js');
+      process.argv = [process.execPath, __dirname + '/main.js', 'controlplane', '--help'];
+      load('main.js');
+      process.on('exit', () => console.log('rejected:', [...new Set([...scripts.values()].map((script) => script.cachedDataRejected))]));`;
+    writeFileSync(join(folder, 'run.js'), run);
+    const output = execFileSync(process.execPath, [join(folder, 'run.js')], { encoding: 'utf8' });
+    assert.match(output, /--secure-port/);
+    assert.match(output, /^rejected: \[ false \]$/m);
+  });
+
+  test('runs without its compiled forms', () => {
+    for (const name of readdirSync(join(folder, 'scripts')).filter((one) => one.endsWith('.compiled')))
+      rmSync(join(folder, 'scripts', name));
+    assert.match(
+      execFileSync(process.execPath, [join(folder, 'main.js'), 'version'], { encoding: 'utf8' }),
+      /^orchlet \d/,
+    );
+  });
+
+  test('has only ASCII, which takes a byte for a character in memory', () => {
+    const scripts = join(folder, 'scripts');
+    const wide = readdirSync(scripts).filter((name) => /[^\0-\x7f]/.test(readFileSync(join(scripts, name), 'utf8')));
+    assert.deepEqual(wide, []);
   });
 });
