@@ -1,4 +1,4 @@
-/** Computes the addresses of the service range that have a fixed index, such as that of the service `kubernetes`. */
+/** Computes the addresses of the service range that have a fixed index, such as the address of the service `kubernetes`. */
 import { cidrAddress, cidrSize, parseCidr } from '../../api/meta/ip-addresses.ts';
 
 /** Returns the address with this index in the first of `ranges`; `undefined` if there is no range, or if it is too small. */

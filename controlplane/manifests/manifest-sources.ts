@@ -56,7 +56,7 @@ export class ManifestSources {
     return new Map([...this.#scans.values()].flatMap(({ faults }) => [...faults]));
   }
 
-  /** Whether what the file applied stays although the file does not name it (any more). */
+  /** Whether the objects that the file applied stay, although the file no longer names them. */
   keeps(path: string): boolean {
     const state = this.#states.get(path);
     if (state !== undefined && (state.source.isSkipped || state.faults.length > 0)) return true;

@@ -87,6 +87,8 @@ class Manifests {
   readonly #faults: FaultReport;
   readonly #loop: WakeableLoop;
   readonly #watch: FolderWatch;
+  /** Ends the calls after changes of the catalog. */
+  readonly #unfollowCatalog: () => void;
   #gathering: Timer | undefined;
   #inventories: Map<string, FileInventory> | undefined;
   #items = new Map<string, Item>();
@@ -107,7 +109,7 @@ class Manifests {
       this.#gathering?.cancel();
       this.#gathering = clock.after(GATHER_MS, () => this.#loop.wake());
     });
-    catalog.onChange(() => {
+    this.#unfollowCatalog = catalog.onChange(() => {
       const waiting = [...this.#items.values()].filter((item) => item.isUnknownKind);
       for (const item of waiting) item.retryAtMs = 0;
       if (waiting.length > 0) this.#loop.wake();
@@ -119,6 +121,7 @@ class Manifests {
       await this.#loop.run(signal, (turnSignal) => this.#turn(turnSignal));
     } finally {
       this.#gathering?.cancel();
+      this.#unfollowCatalog();
       this.#watch.close();
     }
   }

@@ -85,7 +85,7 @@ export async function writeRole(dataDirectory: string, role: Role): Promise<void
   await replaceFile(file, `${stringifyJson(role)}\n`, { mode: 0o600 });
 }
 
-/** Throws a StartError with the remedy unless the database is that of the first control plane. */
+/** Throws a StartError with the remedy if the control plane of the data directory is a standby, or is fenced. */
 export function refuseOtherRole(dataDirectory: string): void {
   const role = readRole(dataDirectory);
   if (role.role === 'standby')

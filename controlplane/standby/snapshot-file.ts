@@ -49,7 +49,7 @@ export class SnapshotFile {
     await this.#file.sync();
     await this.#file.close();
     const target = join(this.#directory, LOG_FILE);
-    // A copy that was closed has no write-ahead log. That of a damaged one would be applied to the new file.
+    // A closed copy has no write-ahead log, but a damaged one may. SQLite would apply that log to the new file.
     for (const suffix of ['-wal', '-shm']) if (existsSync(target + suffix)) await rm(target + suffix);
     await moveFile(join(this.#directory, INCOMING), target);
   }

@@ -207,9 +207,15 @@ class LocalProvisioner {
   async #expand(claim: PersistentVolumeClaim): Promise<void> {
     const volume = this.#caches.volumes.get('', claim.spec?.volumeName ?? '');
     const wanted = claim.spec?.resources?.requests?.['storage'];
-    const has = claim.status?.capacity?.['storage'];
+    const capacity = claim.status?.capacity?.['storage'];
     if (volume === undefined || !isOurs(volume) || volume.spec?.claimRef?.uid !== claim.metadata.uid) return;
-    if (claim.status?.phase !== 'Bound' || wanted === undefined || has === undefined || !isLarger(wanted, has)) return;
+    if (
+      claim.status?.phase !== 'Bound' ||
+      wanted === undefined ||
+      capacity === undefined ||
+      !isLarger(wanted, capacity)
+    )
+      return;
     const { client } = this.#environment;
     await this.#raiseLimit(claim, volume, wanted);
     if (isLarger(wanted, volume.spec?.capacity?.['storage'] ?? '0')) {

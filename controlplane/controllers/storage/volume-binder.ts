@@ -313,7 +313,7 @@ class VolumeBinder {
     if (claim === undefined) return this.#release(volume);
     const target = claim.spec?.volumeName ?? '';
     if (target === name) await this.#setVolumeStatus(volume, { phase: 'Bound' });
-    else if (target !== '') await this.#ownerIsElsewhere(volume);
+    else if (target !== '') await this.#withdrawFromClaim(volume);
   }
 
   /** Returns the claim with that UID. A claim that the informer does not show is read from the API, because it may be newer. */
@@ -327,7 +327,8 @@ class VolumeBinder {
     return items.find(({ metadata }) => metadata.uid === uid);
   }
 
-  async #ownerIsElsewhere(volume: PersistentVolume): Promise<void> {
+  /** Ends the reservation of a volume whose claim is bound to another volume. */
+  async #withdrawFromClaim(volume: PersistentVolume): Promise<void> {
     const annotations = volume.metadata.annotations ?? {};
     const { persistentVolumeReclaimPolicy: policy } = volume.spec ?? {};
     if (annotations[PROVISIONED_BY_ANNOTATION] !== undefined && policy === 'Delete') return this.#release(volume);

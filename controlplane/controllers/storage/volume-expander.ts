@@ -9,10 +9,10 @@ import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts'
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 function wantsToGrow(claim: PersistentVolumeClaim): boolean {
-  const asked = claim.spec?.resources?.requests?.['storage'];
-  const has = claim.status?.capacity?.['storage'];
-  if (claim.status?.phase !== 'Bound' || asked === undefined || has === undefined) return false;
-  return compareQuantities(parseQuantity(asked), parseQuantity(has)) > 0;
+  const requested = claim.spec?.resources?.requests?.['storage'];
+  const capacity = claim.status?.capacity?.['storage'];
+  if (claim.status?.phase !== 'Bound' || requested === undefined || capacity === undefined) return false;
+  return compareQuantities(parseQuantity(requested), parseQuantity(capacity)) > 0;
 }
 
 /** Writes the events. External controllers expand the volumes. */
