@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { constants, crc32, deflateRaw, inflateRaw } from 'node:zlib';
+import { ownBytes } from '../../api/machinery/own-bytes.ts';
 import type { Slice } from '../../api/machinery/time-slice.ts';
 
 const deflate = promisify<Buffer, object, Buffer>(deflateRaw);
@@ -26,7 +27,7 @@ export interface Run {
 /** Compresses in the thread pool. */
 export async function compressRun(bytes: Buffer | string): Promise<Run> {
   const plain = typeof bytes === 'string' ? Buffer.from(bytes) : bytes;
-  const deflated = await deflate(plain, OPEN_END);
+  const deflated = ownBytes(await deflate(plain, OPEN_END));
   return { sizeBytes: plain.length, crc: crc32(plain), deflated, digest: createHash('sha512').update(plain).digest() };
 }
 

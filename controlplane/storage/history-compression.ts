@@ -3,6 +3,7 @@
  * them again. Without it, 450 definitions of 54 KB, whose status is written twice, take three times their size.
  */
 import { constants, deflateRaw } from 'node:zlib';
+import { ownBytes } from '../../api/machinery/own-bytes.ts';
 import type { StoredVersion } from './resource-versions.ts';
 
 /** The size from which on a value is compressed. Most objects are smaller, and would save little. */
@@ -28,7 +29,8 @@ export class HistoryCompression {
     if (version === undefined) return;
     deflateRaw(version.value, { level: constants.Z_BEST_SPEED }, (error, deflated) => {
       // After an error, which means that there is no memory for the compressed form, the value stays as it is.
-      if (error === null && deflated.length < version.sizeBytes * WORTHWHILE_SHARE) version.replaceByDeflated(deflated);
+      if (error === null && deflated.length < version.sizeBytes * WORTHWHILE_SHARE)
+        version.replaceByDeflated(ownBytes(deflated));
       this.#next();
     });
   }

@@ -49,3 +49,9 @@ test('a document of thousands of runs is assembled in slices', async () => {
   while (work.next().done !== true) pauses += 1;
   assert.equal(pauses, 5000);
 });
+
+test('a run keeps no more memory than twice its compressed size, although zlib returns a piece of a large chunk', async () => {
+  const { deflated } = await compressRun('a run of a document '.repeat(100));
+  assert.ok(deflated.length < 1000);
+  assert.ok(deflated.buffer.byteLength <= 2 * deflated.length);
+});

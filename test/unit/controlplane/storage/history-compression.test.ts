@@ -36,6 +36,16 @@ test('large values that only the history keeps are compressed, and read as befor
   assert.equal(version.sizeBytes, text(1).length);
 });
 
+test('a compressed value keeps no more memory than twice its size', async () => {
+  const version = new StoredVersion(KEY, text(1), 2, 2);
+  const deflated = await new Promise<Buffer>((resolve) => {
+    version.replaceByDeflated = resolve;
+    new HistoryCompression().add(version);
+  });
+  assert.ok(deflated.length < 1000);
+  assert.ok(deflated.buffer.byteLength <= 2 * deflated.length);
+});
+
 test('small values, and those that compression hardly makes smaller, stay as they are', async () => {
   const compression = new HistoryCompression();
   const small = new StoredVersion(KEY, Buffer.alloc(1000), 2, 2);
