@@ -43,7 +43,8 @@ export class Lifecycle {
 
   /** Starts the loops of all parts. */
   start(): void {
-    for (const entry of this.#parts) entry.running = entry.part.run?.(this.signal).catch((error) => this.#broke(error));
+    for (const entry of this.#parts)
+      entry.running = entry.part.run?.(this.signal).catch((error) => this.#logFailure(error));
   }
 
   /**
@@ -62,7 +63,7 @@ export class Lifecycle {
     if (failures.length > 0) throw failures[0];
   }
 
-  #broke(error: unknown): void {
+  #logFailure(error: unknown): void {
     if (!this.signal.aborted) this.#logger.error({ err: error }, 'A loop of the agent failed');
   }
 }

@@ -43,7 +43,7 @@ export class PodMounts {
   }
 
   /** Returns the mount points below a directory, as the kernel lists them. */
-  async #under(directory: string): Promise<string[]> {
+  async #mountPointsBelow(directory: string): Promise<string[]> {
     const points = await this.#mounter.list();
     return points.map((point) => point.path).filter((path) => path.startsWith(`${directory}/`));
   }
@@ -58,8 +58,8 @@ export class PodMounts {
 
   /** Unmounts everything below, the innermost first. Throws if a mount stays, because files must not be removed through it. */
   async takeDownAll(directory: string): Promise<void> {
-    for (const point of (await this.#under(directory)).toReversed()) await this.takeDown(point);
-    const left = await this.#under(directory);
+    for (const point of (await this.#mountPointsBelow(directory)).toReversed()) await this.takeDown(point);
+    const left = await this.#mountPointsBelow(directory);
     if (left.length > 0) throw new Error(`still mounted: ${left.join(', ')}`);
   }
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 const MAX_FAILURES = 2;
 /** How long such a server comes last. Then one query tries it again. */
 const COMES_LAST_MS = 10_000;
-/** The most servers that are remembered. */
+/** The maximum number of servers that are remembered. */
 const MAX_SERVERS = 1000;
 
 interface Failures {

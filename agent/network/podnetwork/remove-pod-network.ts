@@ -13,7 +13,7 @@ import { GUARD_TABLE } from './tunnel-guard.ts';
 import { podPacketFilter } from './packet-filter.ts';
 
 interface RemovePodNetworkOptions {
-  /** What the pod network keeps on the disk; it exists if something was set up. */
+  /** The directory of the pod network's state, which exists if something was set up. */
   readonly stateDirectory: string;
   /** A command that runs the tools elsewhere, for example in a network namespace. */
   readonly prefix?: readonly string[];

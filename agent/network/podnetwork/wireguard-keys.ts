@@ -15,6 +15,8 @@ interface StoredKeys {
   readonly createdMs: number;
 }
 
+/** The length of a private key. */
+const KEY_BYTES = 32;
 /** The bytes before the key itself in PKCS #8. */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex');
 
@@ -23,7 +25,7 @@ export async function readKeys(path: string): Promise<StoredKeys | undefined> {
   try {
     const privateKey = (await readOwnFile(path)).trim();
     const raw = Buffer.from(privateKey, 'base64');
-    if (raw.length !== 32) return undefined;
+    if (raw.length !== KEY_BYTES) return undefined;
     const key = createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, raw]), format: 'der', type: 'pkcs8' });
     return { privateKey, publicKey: publicPart(createPublicKey(key)), createdMs: (await stat(path)).mtimeMs };
   } catch (error) {
@@ -32,7 +34,7 @@ export async function readKeys(path: string): Promise<StoredKeys | undefined> {
   }
 }
 
-/** Generates a pair of X25519 keys. `nowMs` is stored as their age. */
+/** Generates a pair of X25519 keys. `nowMs` is recorded as the time of their creation. */
 export function createKeys(nowMs: number): StoredKeys {
   const { privateKey, publicKey } = generateKeyPairSync('x25519');
   return {
@@ -43,7 +45,8 @@ export function createKeys(nowMs: number): StoredKeys {
 }
 
 /**
- * Writes the keys to the file. The file's time is the age of the key, because the tool `wg` reads the key from the same file.
+ * Writes the private key to the file. The file's time records its creation, because the tool `wg` reads the same file, which
+ * can have nothing but the key.
  */
 export async function writeKeys(path: string, { privateKey, createdMs }: StoredKeys): Promise<void> {
   await makeFolder(dirname(path), 0o700);

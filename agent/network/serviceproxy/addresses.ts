@@ -16,7 +16,7 @@ export const LOOPBACK: Readonly<Record<Family, string>> = { IPv4: '127.0.0.1', I
 export const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
 
 /** Ranges that contain the source address of no packet. */
-const NOWHERE = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
+const MATCHES_NOTHING = { IPv4: '0.0.0.0/32', IPv6: '::/128' } as const;
 
 /** Returns the canonical form of the address, or `undefined` if the text is no address of this family. */
 export function canonicalAddress(text: string, family: Family): string | undefined {
@@ -39,7 +39,7 @@ export function canonicalRange(text: string, family: Family): string | undefined
   const network = canonicalAddress(address, family);
   return network !== undefined && isLength(family === 'IPv4' ? 32 : 128)
     ? `${network}/${Number(bits)}`
-    : NOWHERE[family];
+    : MATCHES_NOTHING[family];
 }
 
 /** Whether the range contains the address. Both are in canonical form. */

@@ -17,6 +17,7 @@ export interface Difference {
 export class TrackedValues {
   readonly #desired = new Map<string, string>();
   readonly #written = new Map<string, string>();
+  /** The names whose desired and written values may differ. */
   readonly #touched = new Set<string>();
 
   get(name: string): string | undefined {
