@@ -26,7 +26,10 @@ export interface PodHost {
   /** Returns the pods that the runtime has, with name, namespace, uid and running containers. */
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
-  /** Writes the log to `out`. A log that cannot be read is reported in the text, because the response has begun. */
+  /**
+   * Writes the log to `out`. A log that is gone or has an unknown format is reported in the text, because the response has
+   * begun. Rejects after any other error of reading.
+   */
   logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
   /**
    * Returns the id of a container that runs; `undefined` if the container does not exist or does not run. The uid of a static

@@ -16,10 +16,10 @@ const MAX_BYTES = 1024 * 1024;
 const MAX_OBJECTS = 1000;
 const KINDS: readonly string[] = ['ConfigMap', 'Secret'];
 
-/** The key of an object: `ConfigMap/NAMESPACE/NAME`. */
+/** The key of an object: `KIND/NAMESPACE/NAME`. */
 export type StaticObjectKey = string;
 
-/** Returns the key of an object of the folder: `Kind/namespace/name`. */
+/** Returns the key of an object of the folder. */
 export function staticObjectKey(kind: 'ConfigMap' | 'Secret', namespace: string, name: string): StaticObjectKey {
   return `${kind}/${namespace}/${name}`;
 }

@@ -53,7 +53,7 @@ const MESSAGE = 'Pod was terminated in response to imminent node shutdown.';
 const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
-/** How often the delay of the login manager is read after its configuration has changed, and the pause between. */
+/** How often the delay is read again after the configuration of the login manager has changed, and the pause before each. */
 const DELAY_READS = { most: 10, pauseMs: 200 };
 /** The periods for `orchlet stop --pods` if none are configured. */
 const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [

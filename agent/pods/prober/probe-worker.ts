@@ -13,7 +13,7 @@ import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import { type Probe, type ProbeExecution, runProbe } from './probe-run.ts';
 import type { ProbeOutcome } from './probes.ts';
 
-/** A changed result of a probe. */
+/** A result of a probe for the store, which reports it if it differs from the last one. */
 export interface ProbeChange {
   readonly podUid: string;
   readonly containerId: string;
@@ -127,7 +127,7 @@ export class ProbeWorker {
   /**
    * Probes once, if the container runs, its initial delay is over and its startup probe permits it. Publishes a failure for a
    * container that does not run. Resolves to whether the worker continues: not after it was stopped, nor if the phase of the
-   * pod is final, nor if the container has terminated in a pod with the restart policy `Never`.
+   * pod is final, nor if the container has terminated in a pod with the restart policy `Never` and is no sidecar.
    */
   async #probe(): Promise<boolean> {
     const { kind, probe, container, clock, pod } = this.#options;

@@ -207,7 +207,7 @@ export class PodAllocations {
       const count = (text: string | undefined): bigint =>
         text === undefined ? 0n : BigInt(units(parseQuantity(text)));
       const [requested, capacity] = [count(wanted[resource]), count(allocatable[resource])];
-      // A request that does not grow always fits.
+      // A request that does not grow always fits, and so does any request while the allocatable resources are unknown.
       if (allocatable[resource] === undefined || requested <= count(allocated[resource])) continue;
       const used = all.reduce((sum, other) => sum + count(other[resource]), 0n);
       if (used + requested > capacity) {

@@ -76,7 +76,7 @@ export async function carryStreams(connection: NodeJS.ReadWriteStream, io: Strea
   }
 }
 
-/** Collects the bytes written to a writable up to a limit, and drops the rest. */
+/** Collects bytes up to a limit, and drops the rest. */
 export class OutputBuffer {
   readonly #chunks: Buffer[] = [];
   #left: number;

@@ -33,8 +33,8 @@ const LONGEST_SHOWN = 256;
 const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
 
 /**
- * Runs a plugin and resolves to its response. Throws with the plugin's error output, but never with its response, which may
- * contain passwords.
+ * Runs a plugin and resolves to its response. Throws with the plugin's error output. Of the response, which may contain
+ * passwords, an error shows only `apiVersion` and `cacheKeyType`.
  */
 export async function runCredentialPlugin(request: PluginRequest): Promise<PluginResponse> {
   const { provider, image, token, annotations } = request;

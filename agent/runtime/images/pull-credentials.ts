@@ -142,7 +142,7 @@ export function credentialHash(fields: {
   readonly username: string;
   readonly password: string;
   readonly email?: string;
-  /** The kubelet reads none, so that its hashes never have one. */
+  /** The kubelet reads no identity tokens, so its hashes have none. */
   readonly identitytoken?: string;
 }): string {
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));

@@ -33,7 +33,7 @@ export class ContainerConfigError extends Error {
  */
 const MAX_CHARACTERS = 16 << 20;
 
-/** Counts the characters that references add, also of values that later ones replace. */
+/** Counts the characters of variables or words, those of replaced values included. */
 class CharacterBudget {
   #left = MAX_CHARACTERS;
 

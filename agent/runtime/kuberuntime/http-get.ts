@@ -10,7 +10,7 @@ import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The Kubernetes release in the user agent that servers see. */
 const RELEASE = '1.36';
-/** The maximum number of bytes that are read of a response. */
+/** The maximum number of bytes of a response that are returned. */
 const MAX_BODY_BYTES = 10 * 1024;
 /** The status codes of redirects that are followed. Any other 3xx is a response. */
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
@@ -127,7 +127,7 @@ function fetchOnce(
 function readBody(response: IncomingMessage, onBody: (body: string) => void): void {
   const chunks: Buffer[] = [];
   let size = 0;
-  const done = (): void => onBody(Buffer.concat(chunks).toString());
+  const done = (): void => onBody(Buffer.concat(chunks).subarray(0, MAX_BODY_BYTES).toString());
   response.on('data', (chunk: Buffer) => {
     chunks.push(chunk);
     size += chunk.length;
