@@ -87,8 +87,8 @@ export async function loadAdmissionConfiguration(path: string, clock: Clock): Pr
     const name = isJsonObject(plugin) ? plugin['name'] : undefined;
     if (!isJsonObject(plugin) || typeof name !== 'string' || name === '')
       return refuse(`plugins[${i}].name is required`);
-    const own = await contentOf(plugin, dirname(path));
-    const part = await pluginPart(name, own, { refuse, directory: dirname(path), clock });
+    const content = await contentOf(plugin, dirname(path));
+    const part = await pluginPart(name, content, { refuse, directory: dirname(path), clock });
     configuration = { ...configuration, ...part, ignored: [...configuration.ignored, ...(part.ignored ?? [])] };
   }
   return configuration;
@@ -109,20 +109,20 @@ interface Reading {
   readonly clock: Clock;
 }
 
-async function pluginPart(name: string, own: unknown, reading: Reading): Promise<Partial<AdmissionConfiguration>> {
+async function pluginPart(name: string, content: unknown, reading: Reading): Promise<Partial<AdmissionConfiguration>> {
   switch (name) {
     case 'MutatingAdmissionWebhook':
-      return { mutatingCredentials: await webhookCredentials(name, own, reading) };
+      return { mutatingCredentials: await webhookCredentials(name, content, reading) };
     case 'ValidatingAdmissionWebhook':
-      return { validatingCredentials: await webhookCredentials(name, own, reading) };
+      return { validatingCredentials: await webhookCredentials(name, content, reading) };
     case 'PodSecurity':
-      return { podSecurity: podSecurityOf(own, reading.refuse) };
+      return { podSecurity: podSecurityOf(content, reading.refuse) };
     case 'PodTolerationRestriction':
-      return { tolerations: tolerationsOf(own) };
+      return { tolerations: tolerationsOf(content) };
     case 'ResourceQuota':
-      return { limitedResources: limitedResourcesOf(own, reading.refuse) };
+      return { limitedResources: limitedResourcesOf(content, reading.refuse) };
     case 'PodNodeSelector':
-      return { nodeSelectors: nodeSelectorsOf(own) };
+      return { nodeSelectors: nodeSelectorsOf(content) };
     default:
       return { ignored: [name] };
   }
@@ -130,12 +130,16 @@ async function pluginPart(name: string, own: unknown, reading: Reading): Promise
 
 async function webhookCredentials(
   name: string,
-  own: unknown,
+  content: unknown,
   { refuse, directory, clock }: Reading,
 ): Promise<WebhookCredentials> {
-  if (!isJsonObject(own) || !WEBHOOK_KINDS.has(String(own['kind'])) || !VERSIONS.has(String(own['apiVersion'])))
+  if (
+    !isJsonObject(content) ||
+    !WEBHOOK_KINDS.has(String(content['kind'])) ||
+    !VERSIONS.has(String(content['apiVersion']))
+  )
     return refuse(`${name}: not a WebhookAdmissionConfiguration of apiserver.config.k8s.io`);
-  const file = own['kubeConfigFile'];
+  const file = content['kubeConfigFile'];
   if (typeof file !== 'string' || file === '') return () => Promise.resolve({});
   const config = await loadKubeconfig(resolve(directory, file));
   return async (serverName) => {
@@ -172,13 +176,13 @@ export function userFor(
 const texts = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((one): one is string => typeof one === 'string') : [];
 
-function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
-  if (!isJsonObject(own) || own['kind'] !== 'PodSecurityConfiguration')
+function podSecurityOf(content: unknown, refuse: Refuse): PodSecurityConfiguration {
+  if (!isJsonObject(content) || content['kind'] !== 'PodSecurityConfiguration')
     return refuse('PodSecurity: not a PodSecurityConfiguration of pod-security.admission.config.k8s.io');
-  const fault = shapeFault(own, POD_SECURITY);
+  const fault = shapeFault(content, POD_SECURITY);
   if (fault !== undefined) return refuse(`PodSecurity: ${fault}`);
-  const defaults = isJsonObject(own['defaults']) ? own['defaults'] : {};
-  const exemptions = isJsonObject(own['exemptions']) ? own['exemptions'] : {};
+  const defaults = isJsonObject(content['defaults']) ? content['defaults'] : {};
+  const exemptions = isJsonObject(content['exemptions']) ? content['exemptions'] : {};
   return {
     defaults: Object.fromEntries(
       Object.entries(defaults).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
@@ -189,8 +193,8 @@ function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
   };
 }
 
-function nodeSelectorsOf(own: unknown): Readonly<Record<string, string>> {
-  const selectors = isJsonObject(own) ? own['podNodeSelectorPluginConfig'] : undefined;
+function nodeSelectorsOf(content: unknown): Readonly<Record<string, string>> {
+  const selectors = isJsonObject(content) ? content['podNodeSelectorPluginConfig'] : undefined;
   return Object.fromEntries(
     Object.entries(isJsonObject(selectors) ? selectors : {}).filter(
       (pair): pair is [string, string] => typeof pair[1] === 'string',
@@ -198,22 +202,22 @@ function nodeSelectorsOf(own: unknown): Readonly<Record<string, string>> {
   );
 }
 
-function tolerationsOf(own: unknown): PodTolerationRestrictionOptions {
+function tolerationsOf(content: unknown): PodTolerationRestrictionOptions {
   const list = (value: unknown) =>
     (Array.isArray(value)
       ? value.filter(isJsonObject)
       : []) as unknown as PodTolerationRestrictionOptions['clusterDefaults'];
-  const configuration = isJsonObject(own) ? own : {};
+  const configuration = isJsonObject(content) ? content : {};
   return { clusterDefaults: list(configuration['default']), clusterWhitelist: list(configuration['whitelist']) };
 }
 
-function limitedResourcesOf(own: unknown, refuse: Refuse): readonly LimitedResource[] {
+function limitedResourcesOf(content: unknown, refuse: Refuse): readonly LimitedResource[] {
   const kinds = ['ResourceQuotaConfiguration', 'Configuration'];
-  if (!isJsonObject(own) || !kinds.includes(String(own['kind'])))
+  if (!isJsonObject(content) || !kinds.includes(String(content['kind'])))
     return refuse('ResourceQuota: not a ResourceQuotaConfiguration of apiserver.config.k8s.io');
-  const fault = shapeFault(own, RESOURCE_QUOTA);
+  const fault = shapeFault(content, RESOURCE_QUOTA);
   if (fault !== undefined) return refuse(`ResourceQuota: ${fault}`);
-  const rows: unknown[] = Array.isArray(own['limitedResources']) ? own['limitedResources'] : [];
+  const rows: unknown[] = Array.isArray(content['limitedResources']) ? content['limitedResources'] : [];
   return rows.filter(isJsonObject).map((row) => ({
     group: typeof row['apiGroup'] === 'string' ? row['apiGroup'] : '',
     resource: String(row['resource'] ?? ''),

@@ -97,8 +97,8 @@ async function bindingErrors(
 ): Promise<FieldError[]> {
   if (semanticEqual(status.allocation, old.allocation) && semanticEqual(status.reservedFor, old.reservedFor)) return [];
   const verb = verbOf(attributes);
-  const asked = attributesFor(attributes, { verb, subresource: 'binding', namespace: '', name: '' });
-  const refused = await refusalOf(authorizer, asked);
+  const request = attributesFor(attributes, { verb, subresource: 'binding', namespace: '', name: '' });
+  const refused = await refusalOf(authorizer, request);
   if (refused === undefined) return [];
   const needed = `resource="resourceclaims/binding", verb="${verb}" permission`;
   return [
@@ -138,10 +138,10 @@ async function deviceErrors(
 /** Returns why the first request is refused, or `undefined` if one of the requests is allowed. */
 async function firstRefusal(
   authorizer: Authorizer,
-  asked: readonly AuthorizationAttributes[],
+  requests: readonly AuthorizationAttributes[],
 ): Promise<string | undefined> {
   let first: string | undefined;
-  for (const one of asked) {
+  for (const one of requests) {
     const refused = await refusalOf(authorizer, one);
     if (refused === undefined) return undefined;
     first ??= refused;
@@ -149,11 +149,12 @@ async function firstRefusal(
   return first;
 }
 
-async function refusalOf(authorizer: Authorizer, asked: AuthorizationAttributes): Promise<string | undefined> {
-  const { decision, reason } = await authorizer.authorize(asked);
+/** Resolves to why the request is refused, or to `undefined` if it is allowed. */
+async function refusalOf(authorizer: Authorizer, request: AuthorizationAttributes): Promise<string | undefined> {
+  const { decision, reason } = await authorizer.authorize(request);
   if (decision === 'allow') return undefined;
-  const { group, resource, name } = asked;
-  return newForbidden({ group, resource }, name, `${forbiddenMessage(asked)}${reason === '' ? '' : `: ${reason}`}`)
+  const { group, resource, name } = request;
+  return newForbidden({ group, resource }, name, `${forbiddenMessage(request)}${reason === '' ? '' : `: ${reason}`}`)
     .message;
 }
 

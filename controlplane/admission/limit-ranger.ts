@@ -48,8 +48,8 @@ export function limitRanger(listers: Listers): AdmissionPlugin {
 }
 
 /**
- * Returns the pod whose resources are limited: a new one, or one that is resized. Returns `undefined` for other updates, which
- * keep the resources of a pod.
+ * Returns the spec of the pod whose resources are limited: a new one, or one that is resized. Returns `undefined` for other
+ * updates, which keep the resources of a pod, and for other objects.
  */
 function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
   if (attributes.operation === 'CREATE') return podOf(attributes)?.spec;
@@ -75,7 +75,8 @@ function applyDefaults(pod: Pod & { spec: PodSpec }, items: readonly Item[]): vo
   }
 }
 
-function fill(container: Container, what: string, requests: Amounts, limits: Amounts): string[] {
+/** Sets the requests and limits that a container lacks, and returns texts that list them. `kind` describes the container. */
+function fill(container: Container, kind: string, requests: Amounts, limits: Amounts): string[] {
   const resources = (container.resources ??= {});
   const notes: string[] = [];
   for (const [word, field, defaults] of [
@@ -91,7 +92,7 @@ function fill(container: Container, what: string, requests: Amounts, limits: Amo
     }
     if (added.length === 0) continue;
     resources[field] = current;
-    notes.push(`${added.sort().join(', ')} ${word} for ${what} ${container.name}`);
+    notes.push(`${added.sort().join(', ')} ${word} for ${kind} ${container.name}`);
   }
   return notes;
 }

@@ -58,7 +58,7 @@ export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims
             `unexpected pod subresource ${quoteText(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
           );
         case 'nodes':
-          nodeObject(attributes, node);
+          checkNode(attributes, node);
           return claims?.(attributes, node);
         case 'persistentvolumeclaims':
           if (attributes.subresource === 'status') return claimStatus(attributes, node);
@@ -128,10 +128,10 @@ async function mainPod(
   if (owner.controller !== true) ownerRefusal('a controller');
   if (owner.blockOwnerDeletion === true)
     throw refusal(attributes, `node ${q(node)} must not set blockOwnerDeletion on an owner reference`);
-  const own = await findNode(node);
-  if (own === undefined) throw newNotFound({ group: '', resource: 'nodes' }, node);
-  if (own.metadata.uid !== owner.uid)
-    throw refusal(attributes, `node ${node} UID mismatch: expected ${owner.uid} got ${own.metadata.uid}`);
+  const nodeObject = await findNode(node);
+  if (nodeObject === undefined) throw newNotFound({ group: '', resource: 'nodes' }, node);
+  const { uid } = nodeObject.metadata;
+  if (uid !== owner.uid) throw refusal(attributes, `node ${node} UID mismatch: expected ${owner.uid} got ${uid}`);
   if ((pod.spec.serviceAccountName ?? '') !== '')
     throw refusal(attributes, `node ${q(node)} can not create pods that reference a service account`);
   const references = podReferences(pod);
@@ -219,7 +219,7 @@ function isForbiddenLabel(label: string): boolean {
   return !AGENT_LABELS.has(label) && !AGENT_LABEL_DOMAINS.some((prefix) => isWithin(domain, prefix));
 }
 
-function nodeObject(attributes: AdmissionAttributes, node: string): void {
+function checkNode(attributes: AdmissionAttributes, node: string): void {
   let name = attributes.name;
   if (attributes.operation === 'CREATE') {
     const created = attributes.object as Node;

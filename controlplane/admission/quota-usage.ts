@@ -24,6 +24,8 @@ export type Usage = ReadonlyMap<string, Quantity>;
 
 const ONE = newQuantity(1);
 const NOTHING = newQuantity(0);
+/** Matches the amounts of a quota that the containers of pods must specify. */
+export const COMPUTE_AMOUNT = /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/;
 /** Resources that are counted under their plain name as well as under `count/…`. */
 export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
   'pods',
@@ -118,8 +120,8 @@ function addService(usage: Map<string, Quantity>, service: Service): void {
   if (service.spec?.type !== 'LoadBalancer') return;
   usage.set('services.loadbalancers', ONE);
   const isAllocated = service.spec.allocateLoadBalancerNodePorts !== false;
-  const own = (service.spec.ports ?? []).filter((port) => (port.nodePort ?? 0) !== 0).length;
-  usage.set('services.nodeports', newQuantity(isAllocated ? ports : own));
+  const withNodePort = (service.spec.ports ?? []).filter((port) => (port.nodePort ?? 0) !== 0).length;
+  usage.set('services.nodeports', newQuantity(isAllocated ? ports : withNodePort));
 }
 
 function addClaim(usage: Map<string, Quantity>, claim: PersistentVolumeClaim): void {
@@ -140,28 +142,28 @@ const ALL_DEVICES = 32;
 /** Counts devices by class; of alternatives, the one with the most devices of a class counts. */
 function addDevices(usage: Map<string, Quantity>, claim: ResourceClaim, lookup: ClaimLookup | undefined): void {
   const { spec } = claim;
-  const wanted = new Map<string, number>();
+  const byClass = new Map<string, number>();
   const countOf = (one: { readonly allocationMode?: string; readonly count?: number }): number =>
     one.allocationMode === 'All' ? ALL_DEVICES : (one.count ?? 1);
   for (const { exactly, firstAvailable } of spec.devices?.requests ?? ([] as DeviceRequest[])) {
-    const most = new Map<string, number>();
+    const maxCounts = new Map<string, number>();
     for (const one of exactly === undefined ? (firstAvailable ?? []) : [exactly])
-      most.set(one.deviceClassName, Math.max(most.get(one.deviceClassName) ?? 0, countOf(one)));
-    for (const [name, count] of most) wanted.set(name, (wanted.get(name) ?? 0) + count);
+      maxCounts.set(one.deviceClassName, Math.max(maxCounts.get(one.deviceClassName) ?? 0, countOf(one)));
+    for (const [name, count] of maxCounts) byClass.set(name, (byClass.get(name) ?? 0) + count);
   }
-  for (const [name, count] of wanted) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
-  if (lookup !== undefined) addExtendedResources(usage, claim, wanted, lookup);
+  for (const [name, count] of byClass) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
+  if (lookup !== undefined) addExtendedResources(usage, claim, byClass, lookup);
 }
 
 /** Counts devices as extended resources, without those for which the pod of the claim is charged. */
 function addExtendedResources(
   usage: Map<string, Quantity>,
   claim: ResourceClaim,
-  wanted: ReadonlyMap<string, number>,
+  byClass: ReadonlyMap<string, number>,
   lookup: ClaimLookup,
 ): void {
   const extended = new Map<string, Quantity>();
-  for (const [name, count] of wanted) {
+  for (const [name, count] of byClass) {
     const resource = lookup.deviceClass(name)?.spec?.extendedResourceName;
     if (resource === undefined) continue;
     for (const key of [`requests.${resource}`, `${REQUESTS_OF_CLASS}${name}`])
@@ -170,8 +172,8 @@ function addExtendedResources(
   const pod = extended.size === 0 ? undefined : podOfClaim(claim, lookup);
   const ofPod = pod === undefined ? new Map<string, Quantity>() : usageOf('', 'pods', pod);
   for (const [key, amount] of extended) {
-    const left = subtractQuantities(amount, ofPod.get(key) ?? NOTHING);
-    if (compareQuantities(left, NOTHING) > 0) usage.set(key, left);
+    const beyondPod = subtractQuantities(amount, ofPod.get(key) ?? NOTHING);
+    if (compareQuantities(beyondPod, NOTHING) > 0) usage.set(key, beyondPod);
   }
 }
 
@@ -279,7 +281,7 @@ function crossesNamespaces(spec: PodSpec): boolean {
 export function missingAmounts(spec: PodSpec, hard: readonly string[]): string | undefined {
   const podLevel = spec.resources;
   const parts = hard
-    .filter((name) => /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name))
+    .filter((name) => COMPUTE_AMOUNT.test(name))
     .sort()
     .flatMap((name) => {
       const isLimit = name.startsWith('limits.');

@@ -59,7 +59,7 @@ export function rbacEscalation(
   authorizer: Authorizer,
   clock: Pick<Clock, 'monotonic'>,
 ): AdmissionPlugin {
-  const mayBe = async (
+  const isAllowed = async (
     attributes: AdmissionAttributes,
     verb: 'escalate' | 'bind',
     role: { readonly resource: string; readonly name: string },
@@ -89,13 +89,13 @@ export function rbacEscalation(
       if (resource === 'roles' || resource === 'clusterroles') {
         // The path of a create request has no name, so a permission for a single name does not match it.
         const name = attributes.operation === 'CREATE' ? '' : attributes.name;
-        if (await mayBe(attributes, 'escalate', { resource, name })) return;
+        if (await isAllowed(attributes, 'escalate', { resource, name })) return;
         await checkRole(attributes, object, { rbac, clock });
       } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
         const { kind = '', name = '' } = (object['roleRef'] ?? {}) as Partial<RoleRef>;
         const ref: RoleRef = { kind, name };
         const roles = ROLES.get(ref.kind);
-        if (roles !== undefined && (await mayBe(attributes, 'bind', { resource: roles, name: ref.name }))) return;
+        if (roles !== undefined && (await isAllowed(attributes, 'bind', { resource: roles, name: ref.name }))) return;
         checkReference(ref, attributes.namespace);
         const rules = rbac.roleRules(ref, attributes.namespace);
         if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);

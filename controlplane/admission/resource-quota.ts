@@ -20,7 +20,7 @@ import { isConflict, isNotFound, newInternalError } from '../../api/meta/status-
 import type { ClaimLookup } from './claim-owners.ts';
 import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
-import { isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
+import { COMPUTE_AMOUNT, isCharged, missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Lister, Listers } from '../readers/listers.ts';
 import { isResource } from '../../api/meta/group-resource.ts';
@@ -208,29 +208,29 @@ async function write(ledger: Ledger, eras: Eras, updateStatus: ResourceQuotaOpti
   eras.wrote(ledger.uid, updated.status?.used);
 }
 
-/** Reverts charges. A quota that was recounted since then no longer contains them. */
+/** Reverts charges, unless the quota was recounted since then and no longer contains them. Gives up after `ATTEMPTS`. */
 async function giveBack(
   namespace: string,
   refunds: readonly Refund[],
   { lister, eras, updateStatus }: Charging,
 ): Promise<void> {
-  let left = refunds;
-  for (let attempt = 0; attempt < ATTEMPTS && left.length > 0; attempt++) {
+  let pending = refunds;
+  for (let attempt = 0; attempt < ATTEMPTS && pending.length > 0; attempt++) {
     const failed: Refund[] = [];
-    for (const [uid, own] of Map.groupBy(left, (one) => one.uid)) {
+    for (const [uid, ofQuota] of Map.groupBy(pending, (one) => one.uid)) {
       try {
-        const quota = await lister.live(namespace, own[0]?.quota ?? '');
+        const quota = await lister.live(namespace, ofQuota[0]?.quota ?? '');
         if (quota === undefined || idOf(quota) !== uid) continue;
         eras.saw(uid, quota.status?.used);
         const ledger = new Ledger(quota);
-        for (const { delta } of own.filter((one) => one.era === eras.of(uid))) ledger.subtract(delta);
+        for (const { delta } of ofQuota.filter((one) => one.era === eras.of(uid))) ledger.subtract(delta);
         if (ledger.isChanged) await write(ledger, eras, updateStatus);
       } catch {
         // The quota changed in the meantime, or the storage refuses writes; the controller recounts it at its next resync.
-        failed.push(...own);
+        failed.push(...ofQuota);
       }
     }
-    left = failed;
+    pending = failed;
   }
 }
 
@@ -339,7 +339,7 @@ function chargesOf(
   const covering: ResourceQuota[] = [];
   for (const ledger of ledgers) {
     if (!quotaMatches(ledger.quota, resource, object)) continue;
-    const names = [...ledger.hard.keys()].filter((name) => now.has(name) || isAsked(group, resource, name));
+    const names = [...ledger.hard.keys()].filter((name) => now.has(name) || isRequired(group, resource, name));
     if (names.length === 0) continue;
     covering.push(ledger.quota);
     if (isChargedTo(ledger)) continue;
@@ -364,8 +364,8 @@ function chargesOf(
 }
 
 /** Whether every pod must specify the resource under a quota. */
-function isAsked(group: string, resource: string, name: string): boolean {
-  return isResource({ group, resource }, pods) && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
+function isRequired(group: string, resource: string, name: string): boolean {
+  return isResource({ group, resource }, pods) && COMPUTE_AMOUNT.test(name);
 }
 
 function deltaOf(names: readonly string[], now: Usage, before: Usage | undefined): Map<string, Quantity> {

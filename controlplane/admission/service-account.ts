@@ -84,7 +84,10 @@ interface Lookup {
   readonly clock: Clock;
 }
 
-/** Waits for the account `default`, which a controller creates after its namespace. Throws a 403 for a missing account. */
+/**
+ * Resolves to the account of a name. Waits for the account `default`, which a controller creates after its namespace. Throws a
+ * 403 for a missing account, and for a name that no account can have.
+ */
 async function accountOf(
   attributes: AdmissionAttributes,
   name: string,

@@ -201,7 +201,7 @@ function goForm(version: DefinitionVersion, inner: Parts): object {
 }
 
 /** The maximum number of bytes of a deprecation warning. */
-const MAX_WARNING = 256;
+const MAX_WARNING_BYTES = 256;
 
 function validateDeprecation(version: DefinitionVersion, path: string): FieldError[] {
   const text = version.deprecationWarning;
@@ -209,7 +209,7 @@ function validateDeprecation(version: DefinitionVersion, path: string): FieldErr
   const texts: string[] = [];
   if (version.deprecated !== true) texts.push('can only be set for deprecated versions');
   else {
-    if (Buffer.byteLength(text) > MAX_WARNING) texts.push(`must be <= ${MAX_WARNING} characters long`);
+    if (Buffer.byteLength(text) > MAX_WARNING_BYTES) texts.push(`must be <= ${MAX_WARNING_BYTES} characters long`);
     if (text === '') texts.push('must not be an empty string');
     const wrong = /[^\P{C}]|[^\S ]/u.exec(text);
     if (wrong !== null) {
@@ -347,9 +347,10 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   if (stored.length === 0) return [invalid(field, null, 'must have at least one stored version')];
   const errors: FieldError[] = [];
   // A stored version stands for one version only, also if two have its name.
-  const left = new Set(stored);
+  const unmatched = new Set(stored);
   for (const { name, storage } of versions) {
-    if (!left.delete(name) && storage) errors.push(invalid(field, stored, `must have the storage version ${name}`));
+    if (!unmatched.delete(name) && storage)
+      errors.push(invalid(field, stored, `must have the storage version ${name}`));
   }
   stored.forEach((name, index) => {
     if (versions.some((version) => version.name === name)) return;

@@ -26,7 +26,7 @@ const FILTER = /^\.?\[\?\(\s*@/;
 const FILTER_END = ')]';
 const OPERATOR = /==|!=|<=|>=|<|>/;
 
-/** Returns `undefined` if the text is not a path. */
+/** Parses a path. Returns `undefined` if the text is not a path. */
 export function parseJsonPath(text: string): JsonPath | undefined {
   const steps: Step[] = [];
   let rest = text;

@@ -85,9 +85,9 @@ export function* customObjectErrors(
 /** Objects with more values are validated in several turns of the event loop. */
 const MANY_VALUES = 5000;
 
-/** Whether the value contains more than `most` values. Stops counting there. */
-function hasMoreValues(value: JsonValue | undefined, most: number): boolean {
-  let left = most;
+/** Whether the value contains more than `limit` values. Stops counting there. */
+function hasMoreValues(value: JsonValue | undefined, limit: number): boolean {
+  let left = limit;
   const count = (one: JsonValue | undefined): boolean => {
     left -= 1;
     if (typeof one !== 'object' || one === null) return left < 0;
@@ -100,10 +100,10 @@ function hasMoreValues(value: JsonValue | undefined, most: number): boolean {
 }
 
 function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
-  const found = validateObject(object, schema);
-  if (old === undefined) return found;
+  const errors = validateObject(object, schema);
+  if (old === undefined) return errors;
   const correlation = new Correlation(schema);
-  return found.filter((error) => !correlation.isUnchanged(placeOf(error), object, old));
+  return errors.filter((error) => !correlation.isUnchanged(placeOf(error), object, old));
 }
 
 /**
@@ -112,11 +112,11 @@ function schemaErrors(object: JsonObject, old: JsonObject | undefined, schema: J
  */
 function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: JsonSchema): FieldError[] {
   const status = object['status'];
-  const own = schema.properties?.['status'];
-  if (status === undefined || own === undefined) return [];
+  const statusSchema = schema.properties?.['status'];
+  if (status === undefined || statusSchema === undefined) return [];
   const before = old?.['status'];
-  const correlation = new Correlation(own);
-  return validateValue(status, own, '')
+  const correlation = new Correlation(statusSchema);
+  return validateValue(status, statusSchema, '')
     .filter((error) => before === undefined || !correlation.isUnchanged(placeOf(error), status, before))
     .map(({ type, field, value, detail }) => {
       const path =

@@ -99,7 +99,7 @@ const object = (schema: JsonObject, target: Target): JsonObject => ({
 });
 
 /** Returns the schema with each direct subschema replaced. */
-function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): JsonObject {
+function mapSubschemas(schema: JsonObject, change: (inner: JsonObject) => JsonObject): JsonObject {
   const changed = (value: JsonValue | undefined): JsonValue | undefined =>
     isJsonObject(value) ? change(value) : value;
   const out = { ...schema };
@@ -113,7 +113,7 @@ function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): J
 
 /** Adds the members that every object has to embedded objects. */
 function embedded(schema: JsonObject, target: Target): JsonObject {
-  const out = below(schema, (inner) => embedded(inner, target));
+  const out = mapSubschemas(schema, (inner) => embedded(inner, target));
   const open = target.version === 2 && out[PRESERVES] === true;
   if (out['x-kubernetes-embedded-resource'] !== true || open) return out;
   const required = Array.isArray(out['required']) ? out['required'] : [];
@@ -122,16 +122,16 @@ function embedded(schema: JsonObject, target: Target): JsonObject {
 
 const EITHER: JsonValue = [{ type: 'integer' }, { type: 'string' }];
 
-/** Whether the first alternatives of a schema are an integer and a string. */
-function namesEither({ anyOf, allOf }: JsonObject): boolean {
+/** Whether the schema, or the first one in its `allOf`, already allows an integer or a string by its `anyOf`. */
+function allowsEither({ anyOf, allOf }: JsonObject): boolean {
   const first = Array.isArray(allOf) ? allOf[0] : undefined;
   return jsonEqual(anyOf, EITHER) || (isJsonObject(first) && jsonEqual(first['anyOf'], EITHER));
 }
 
 /** Writes as alternatives what `x-kubernetes-int-or-string` means. */
 function unfolded(schema: JsonObject): JsonObject {
-  const out = below(schema, unfolded);
-  if (out['x-kubernetes-int-or-string'] !== true || namesEither(out)) return out;
+  const out = mapSubschemas(schema, unfolded);
+  if (out['x-kubernetes-int-or-string'] !== true || allowsEither(out)) return out;
   if (out['anyOf'] === undefined) return { ...out, anyOf: EITHER };
   return { ...out, allOf: [{ anyOf: EITHER }, ...(Array.isArray(out['allOf']) ? out['allOf'] : [])] };
 }
@@ -159,7 +159,7 @@ function reduced(schema: JsonObject): JsonObject {
   const required = requiredBesideNulls(out);
   if (required === undefined) delete out['required'];
   else out['required'] = required;
-  return below(out, reduced);
+  return mapSubschemas(out, reduced);
 }
 
 /** Returns the required members without the nullable ones, because kubectl treats null as missing. */

@@ -7,7 +7,7 @@ import { UNBOUNDED } from '../../api/cel/cost-range.ts';
 import { optional } from '../../api/cel/types.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { readFieldPath } from './field-path.ts';
-import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { itemsOf, type JsonSchema, OBJECT_MEMBERS } from './json-schema.ts';
 import { type Count, countInside, RuleCosts } from './rule-costs.ts';
 import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
 import { extensionErrors, keywordErrors, type Place, type RuleText } from './schema-checks.ts';
@@ -94,11 +94,9 @@ interface At extends Place {
   readonly count: Count;
   /** The list whose items cannot be matched with those of the old object. */
   readonly uncorrelated?: string | undefined;
-  /** Rules are not allowed inside `allOf` and similar keywords. */
+  /** Whether the schema is inside of `allOf` or a similar keyword, where rules are not compiled. */
   readonly nested?: boolean;
 }
-
-const OF_OBJECTS: ReadonlySet<string> = new Set(['metadata', 'kind', 'apiVersion']);
 
 /**
  * Compiles the rules of a schema and of its parts, and adds their errors to `walk`. Returns `undefined` if there are no rules.
@@ -125,7 +123,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
       : undefined;
   const properties = new Map<string, RuleNode>();
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    const ofObject = (at.isRoot === true || at.isResource) && OF_OBJECTS.has(name);
+    const ofObject = (at.isRoot === true || at.isResource) && OBJECT_MEMBERS.has(name);
     const noDefault = ofObject && at.isRoot === true ? { noDefault: `in top-level ${name}` } : {};
     const more = ofObject ? { insideMetadata: true, ...noDefault } : {};
     const node = enter(inner, `properties[${name}]`, more);

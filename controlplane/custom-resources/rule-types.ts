@@ -55,7 +55,7 @@ export interface RuleType {
 
 const MAX_REQUEST_BYTES = 3 * 1024 * 1024;
 /** The maximum size of a value without the quotes, brackets or braces around it. */
-const MAX_CONTENT = MAX_REQUEST_BYTES - 2;
+const MAX_CONTENT_BYTES = MAX_REQUEST_BYTES - 2;
 /** The maximum size of a character in UTF-8. */
 const BYTES_PER_CHARACTER = 4;
 
@@ -95,7 +95,7 @@ export function celTypeOf(schema: JsonSchema, options: ObjectOptions): CelType {
  */
 export function ruleTypeOf(schema: JsonSchema, options: ObjectOptions): RuleType | undefined {
   if (schema['x-kubernetes-int-or-string'] === true) {
-    return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT);
+    return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT_BYTES);
   }
   switch (schema.type) {
     case 'array':
@@ -115,7 +115,7 @@ export function ruleTypeOf(schema: JsonSchema, options: ObjectOptions): RuleType
   }
 }
 
-const inner = (schema: JsonSchema): RuleType | undefined =>
+const innerType = (schema: JsonSchema): RuleType | undefined =>
   ruleTypeOf(schema, { isResource: schema['x-kubernetes-embedded-resource'] === true });
 
 function lengthOf({ maxLength }: JsonSchema): number | undefined {
@@ -125,32 +125,32 @@ function lengthOf({ maxLength }: JsonSchema): number | undefined {
 function textType(schema: JsonSchema): RuleType {
   const { format = '', maxLength } = schema;
   if (format === 'byte') {
-    return scalar(bytes, 2, maxLength === undefined ? MAX_CONTENT : Math.max(0, maxLength));
+    return scalar(bytes, 2, maxLength === undefined ? MAX_CONTENT_BYTES : Math.max(0, maxLength));
   }
   const formatted = FORMATS.get(format);
   if (formatted !== undefined) return formatted;
   const values = schema.enum ?? [];
   const longest = Math.max(0, ...values.map((value) => (typeof value === 'string' ? Buffer.byteLength(value) : 0)));
-  return scalar(string, 2, lengthOf(schema) ?? (values.length > 0 ? longest : MAX_CONTENT));
+  return scalar(string, 2, lengthOf(schema) ?? (values.length > 0 ? longest : MAX_CONTENT_BYTES));
 }
 
 function listType(schema: JsonSchema): RuleType | undefined {
   const items = itemsOf(schema);
-  const item = items === undefined ? undefined : inner(items);
+  const item = items === undefined ? undefined : innerType(items);
   if (item === undefined) return undefined;
   const maxElements =
-    schema.maxItems === undefined ? Math.floor(MAX_CONTENT / (item.minBytes + 1)) : Math.max(0, schema.maxItems);
+    schema.maxItems === undefined ? Math.floor(MAX_CONTENT_BYTES / (item.minBytes + 1)) : Math.max(0, schema.maxItems);
   return { type: list(item.type), maxElements, minBytes: 2, item };
 }
 
 function objectType(schema: JsonSchema, { isResource }: ObjectOptions): RuleType | undefined {
   const { additionalProperties, maxProperties } = schema;
   if (typeof additionalProperties === 'object') {
-    const item = inner(additionalProperties);
+    const item = innerType(additionalProperties);
     if (item === undefined) return undefined;
     // The constant is the size of the shortest key with its quotes, the colon and the comma.
     const maxElements =
-      maxProperties === undefined ? Math.floor(MAX_CONTENT / (item.minBytes + 6)) : Math.max(0, maxProperties);
+      maxProperties === undefined ? Math.floor(MAX_CONTENT_BYTES / (item.minBytes + 6)) : Math.max(0, maxProperties);
     return { type: map(string, item.type), maxElements, minBytes: 2, key: KEY, item };
   }
   const properties = isResource ? { ...schema.properties, ...OBJECT_PROPERTIES } : (schema.properties ?? {});
@@ -158,7 +158,7 @@ function objectType(schema: JsonSchema, { isResource }: ObjectOptions): RuleType
   const fields = new Map<string, RuleType>();
   let minBytes = 2;
   for (const [name, member] of Object.entries(properties)) {
-    const type = inner(member);
+    const type = innerType(member);
     if (type === undefined) continue;
     for (const written of namesInRules(name)) fields.set(written, type);
     if (needed.has(name) && member.default === undefined) minBytes += Buffer.byteLength(name) + type.minBytes + 4;

@@ -16,7 +16,7 @@ import { celView } from './rule-values.ts';
 /** The maximum cost of all rules of one write. */
 const OBJECT_BUDGET = 10_000_000;
 /** The maximum number of bytes of a message that an expression computes. */
-const MAX_MESSAGE = 5 * 1024;
+const MAX_MESSAGE_BYTES = 5 * 1024;
 /** The cost after which rules yield to the event loop. It corresponds to a few milliseconds. */
 const PAUSE_COST = 100_000;
 
@@ -151,7 +151,7 @@ function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: V
   const outOfBudget = 'out of cost budget, no further validation rules will be run';
   if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
   try {
-    if (node.schema['x-kubernetes-int-or-string'] === true) checkEither(value);
+    if (node.schema['x-kubernetes-int-or-string'] === true) checkIntOrString(value);
     if (rule.program.run(bindings, budget) === true) return undefined;
   } catch (error) {
     if (error instanceof CostExceeded) {
@@ -172,7 +172,7 @@ function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: V
   return failure(rule, type, judged, message);
 }
 
-function checkEither(value: JsonValue): void {
+function checkIntOrString(value: JsonValue): void {
   if (value === null || typeof value === 'string' || typeof value === 'bigint' || Number.isInteger(value)) return;
   throw new CelError('invalid data, expected XIntOrString value to be either a string or integer');
 }
@@ -184,7 +184,7 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
     const result = rule.messageProgram.run(bindings, budget);
     if (typeof result !== 'string') return plain;
     const text = result.trim();
-    return text === '' || text.includes('\n') || Buffer.byteLength(text) > MAX_MESSAGE ? plain : text;
+    return text === '' || text.includes('\n') || Buffer.byteLength(text) > MAX_MESSAGE_BYTES ? plain : text;
   } catch (error) {
     if (error instanceof CelError || error instanceof CostExceeded) return plain;
     throw error;

@@ -137,6 +137,7 @@ function setErrors(items: JsonSchema, path: string): FieldError[] {
     return [invalid(`${path}.items.x-kubernetes-list-type`, inner, text)];
   }
   if (items.type === 'object' && items['x-kubernetes-map-type'] !== 'atomic') {
+    // kube-apiserver reports the type of the list here.
     return [invalid(`${path}.items.x-kubernetes-map-type`, inner, text)];
   }
   return [];
@@ -168,6 +169,7 @@ function mapListErrors(
     if (inner === undefined) errors.push(invalid(field, keys, 'entries must all be names of item properties'));
     else if (inner.type === 'array' || inner.type === 'object') {
       const text = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+      // kube-apiserver reports the type of the item here.
       errors.push(invalid(`${path}.items.properties[${key}].type`, items.type, text));
     }
     if (seen.has(key)) errors.push(invalid(field, keys, 'must not contain duplicate entries'));
@@ -179,7 +181,7 @@ function mapListErrors(
 const propertyOf = ({ properties }: JsonSchema, name: string): JsonSchema | undefined =>
   properties !== undefined && Object.hasOwn(properties, name) ? properties[name] : undefined;
 
-/** Validates the items of a list map, whose keys must always have a value. */
+/** Validates the items of a set or of a list map, whose keys must always have a value. A set has no `keys`. */
 function itemErrors(items: JsonSchema, keys: readonly string[], listType: string, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (items.nullable === true) {

@@ -200,7 +200,7 @@ interface Alternatives {
 
 /**
  * Validates `anyOf` and `oneOf`: a certain number of alternatives must match. If none does, the errors of the first one with
- * the most matches are reported. Returns the matches of that one, or of the first that is valid.
+ * the most matches are reported. Returns the matches of that one, or of the first that is valid, or 0 if too many are valid.
  */
 function checkAlternatives(
   value: JsonValue,
@@ -314,9 +314,9 @@ function checkObject(object: JsonObject, schema: JsonSchema, at: Place, errors: 
   }
   if (maxProperties !== undefined && names.length > maxProperties)
     errors.push(tooMany(path, names.length, maxProperties));
-  const checkMembers = (wanted: (name: string) => boolean): void => {
+  const checkMembers = (isSelected: (name: string) => boolean): void => {
     for (const name of names) {
-      if ((isResource && OBJECT_MEMBERS.has(name)) || !wanted(name)) continue;
+      if ((isResource && OBJECT_MEMBERS.has(name)) || !isSelected(name)) continue;
       const inner = memberSchema(schema, name);
       const value = object[name];
       if (inner === undefined || value === undefined) continue;
@@ -350,7 +350,7 @@ function checkLists(value: JsonValue, schema: JsonSchema, path: string, errors: 
   }
 }
 
-/** Validates that no two items of a list map have the same keys. An item without a key and a null item have the same ones. */
+/** Validates that no two items of a list map have the same keys. Null items and items without any key count as the same. */
 function checkKeys(list: readonly JsonValue[], keys: readonly string[], path: string, errors: FieldError[]): void {
   const wrong = list.findIndex((item) => item !== null && !isJsonObject(item));
   if (wrong >= 0) {

@@ -46,7 +46,7 @@ interface ConvertedVersions {
 
 /** The conversion between the versions of a definition with the strategy `Webhook`. */
 export interface WebhookConversion extends Conversion {
-  /** Converts one object to a version of this name, and returns all that the webhook sent. */
+  /** Converts one object to a version of this name, and does not prune the response by a schema. */
   convertTo(object: KubeObject, version: string): Promise<KubeObject>;
 }
 
@@ -100,8 +100,7 @@ export function webhookConversion(
     let next = 0;
     return objects.map((object) => {
       if (object.apiVersion === wanted) return object;
-      const found = answered[next++] ?? object;
-      return fitted(found, schema);
+      return fitted(answered[next++] ?? object, schema);
     });
   }
 
@@ -180,8 +179,8 @@ function merged(
   if (next.kind !== object.kind) {
     throw refuse(`object at index ${index}: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
   }
-  const given: unknown = next.metadata;
-  const metadata = isJsonObject(given) ? given : {};
+  const returned: unknown = next.metadata;
+  const metadata = isJsonObject(returned) ? returned : {};
   for (const name of ['name', 'namespace', 'uid'] as const) {
     const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
     if (before !== after) {

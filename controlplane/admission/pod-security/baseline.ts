@@ -278,7 +278,10 @@ const SYSCTLS: ReadonlyMap<string, number> = new Map(
 export const sysctls: Check = ({ spec, minor }) => {
   const bad = (spec.securityContext?.sysctls ?? [])
     .map((one) => one.name)
-    .filter((name) => (SYSCTLS.get(name) ?? Number.POSITIVE_INFINITY) > minor || !SYSCTLS.has(name));
+    .filter((name) => {
+      const since = SYSCTLS.get(name);
+      return since === undefined || since > minor;
+    });
   return bad.length === 0 ? undefined : { reason: 'forbidden sysctls', detail: bad.join(', ') };
 };
 

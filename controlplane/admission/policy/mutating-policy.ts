@@ -52,22 +52,24 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
       const invocations = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
       if (invocations.length === 0) return;
       const namespace = await matcher.namespace(attributes.namespace);
-      const one = { matcher, attributes, namespace, options, slice: new TimeSlice(options.clock), signal };
+      const slice = new TimeSlice(options.clock);
+      const request: PolicyRequest = { matcher, attributes, namespace, options, slice, signal };
       let changed = false;
       for (const invocation of invocations) {
-        changed = (await applied(invocation, one)) || changed;
+        changed = (await applyPolicy(invocation, request)) || changed;
       }
       if (!changed || attributes.isReinvocation === true) return;
       // As in kube-apiserver, one change runs the chain once more, also the policy that made it.
       await options.reinvoke(attributes, signal);
-      for (const invocation of invocations.filter(isReinvocable)) await applied(invocation, one);
+      for (const invocation of invocations.filter(isReinvocable)) await applyPolicy(invocation, request);
     },
   };
 }
 
 const isReinvocable = ({ policy }: PolicyInvocation): boolean => policy.spec?.reinvocationPolicy === 'IfNeeded';
 
-interface Case {
+/** A request, with what the evaluation of each of its policies needs. */
+interface PolicyRequest {
   readonly matcher: PolicyMatcher;
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
@@ -80,16 +82,16 @@ interface Case {
  * Applies the mutations of a policy with each parameter, and resolves to whether they changed the object. Throws a 403 if an
  * expression or the parameters fail under the failure policy Fail. A failure under Ignore ends the policy.
  */
-async function applied(invocation: PolicyInvocation, one: Case): Promise<boolean> {
+async function applyPolicy(invocation: PolicyInvocation, request: PolicyRequest): Promise<boolean> {
   const policy = compiledPolicy(invocation.policy);
-  const { attributes, options } = one;
+  const { attributes, options } = request;
   let changed = false;
   try {
-    for (const param of await one.matcher.params(invocation, namespaceOf(attributes))) {
-      one.signal.throwIfAborted();
+    for (const param of await request.matcher.params(invocation, namespaceOf(attributes))) {
+      request.signal.throwIfAborted();
       for (const [index, mutation] of policy.mutations.entries()) {
         const view = await viewOf(attributes, invocation.as, options.conversion);
-        const bindings = policyBindings(policy, { ...one, view, param });
+        const bindings = policyBindings(policy, { ...request, view, param });
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
         const result = await mutation.expression.evaluate(bindings);
         const decoded = attributes.object ?? { metadata: {} };
@@ -125,7 +127,7 @@ function mutate(
   {
     structOf,
     conversion,
-    kind: wanted,
+    kind: expectedKind,
   }: Pick<MutatingPolicyOptions, 'structOf' | 'conversion'> & { readonly kind: GroupVersionKind },
 ): KubeObject {
   const current = object as unknown as JsonValue;
@@ -139,7 +141,7 @@ function mutate(
       if (isTestFailure(error)) return object;
       throw new CelError(`JSON Patch: ${patchFailure(error)}`, { cause: error });
     }
-    conversion.checkPatched?.(patched, wanted);
+    conversion.checkPatched?.(patched, expectedKind);
     return patched;
   }
   const { apiVersion = '', kind = '' } = object;

@@ -138,13 +138,13 @@ export class PolicyMatcher {
     if (!info.namespaced && (ref.namespace ?? '') !== '') {
       throw new ParamsError('paramRef.namespace must not be provided for a cluster-scoped `paramKind`');
     }
-    const where = info.namespaced ? ref.namespace || namespace : '';
-    if (info.namespaced && where === '') {
+    const paramNamespace = info.namespaced ? ref.namespace || namespace : '';
+    if (info.namespaced && paramNamespace === '') {
       throw new ParamsError('cannot use namespaced paramRef in policy binding that matches cluster-scoped resources');
     }
     const { group, version, resource, namespaced } = info;
     const lister = this.#options.listers.of<KubeObject>({ group, version, resource, kind: info.kind, namespaced });
-    const found = await this.#find(lister, ref, where);
+    const found = await this.#find(lister, ref, paramNamespace);
     if (found.length > 0) return found;
     if (ref.parameterNotFoundAction !== 'Deny') return [];
     throw new ParamsError('no params found for policy binding with `Deny` parameterNotFoundAction');
@@ -180,31 +180,31 @@ function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
  * Returns the resource as which the request matches, or `undefined` if it does not match. A binding without rules matches
  * everything.
  */
-function matches(wanted: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
+function matches(constraints: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;
-  if (wanted === undefined) return attributes.resource;
+  if (constraints === undefined) return attributes.resource;
   const named = (rules: MatchResources['resourceRules']): Webhook['rules'] =>
     (rules ?? []).filter(
       ({ resourceNames = [] }) => resourceNames.length === 0 || resourceNames.includes(attributes.name),
     ) as Webhook['rules'];
   const asWebhook = (rules: Webhook['rules'], selectors: Partial<Webhook>): Webhook =>
     ({ name: '', clientConfig: {}, sideEffects: 'None', admissionReviewVersions: [], ...selectors, rules }) as Webhook;
-  const { namespaceSelector, objectSelector, matchPolicy } = wanted;
+  const { namespaceSelector, objectSelector, matchPolicy } = constraints;
   const selectors = {
     ...(namespaceSelector === undefined ? {} : { namespaceSelector }),
     ...(objectSelector === undefined ? {} : { objectSelector }),
     ...(matchPolicy === undefined ? {} : { matchPolicy }),
   };
-  const excluded = named(wanted.excludeResourceRules) ?? [];
+  const excluded = named(constraints.excludeResourceRules) ?? [];
   if (
     excluded.length > 0 &&
     matchWebhook(asWebhook(excluded, matchPolicy === undefined ? {} : { matchPolicy }), input) !== undefined
   ) {
     return undefined;
   }
-  const given = wanted.resourceRules ?? [];
+  const rules = constraints.resourceRules ?? [];
   const every = [
     { apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*', '*/*'] },
   ] as Webhook['rules'];
-  return matchWebhook(asWebhook(given.length === 0 ? every : named(given), selectors), input);
+  return matchWebhook(asWebhook(rules.length === 0 ? every : named(rules), selectors), input);
 }

@@ -74,10 +74,10 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
       const audited: object[] = [];
       const annotations = new AuditAnnotations();
       const slice = new TimeSlice(options.clock);
-      const one = { matcher, attributes, namespace, options, annotations, slice, signal };
+      const request: PolicyRequest = { matcher, attributes, namespace, options, annotations, slice, signal };
       for (const invocation of invocations) {
         const actions = invocation.binding.spec?.validationActions ?? [];
-        for (const refusal of await refusalsOf(invocation, one)) {
+        for (const refusal of await refusalsOf(invocation, request)) {
           if (refusal.always || actions.includes('Deny')) denied.push(refusal);
           if (refusal.always) continue;
           if (actions.includes('Warn')) attributes.warn(warning(refusal));
@@ -93,7 +93,8 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
   };
 }
 
-interface Case {
+/** A request, with what the evaluation of each of its policies needs. */
+interface PolicyRequest {
   readonly matcher: PolicyMatcher;
   readonly attributes: AdmissionAttributes;
   readonly namespace: KubeObject | undefined;
@@ -103,15 +104,15 @@ interface Case {
   readonly signal: AbortSignal;
 }
 
-async function refusalsOf(invocation: PolicyInvocation, one: Case): Promise<Refusal[]> {
+async function refusalsOf(invocation: PolicyInvocation, request: PolicyRequest): Promise<Refusal[]> {
   const policy = compiledPolicy(invocation.policy);
   const base = { policy: policy.name, binding: invocation.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
   try {
-    const params = await one.matcher.params(invocation, namespaceOf(one.attributes));
+    const params = await request.matcher.params(invocation, namespaceOf(request.attributes));
     const refusals: Refusal[] = [];
     for (const param of params) {
-      one.signal.throwIfAborted();
-      for (const { message, validation, always = false } of await evaluated(policy, invocation, param, one)) {
+      request.signal.throwIfAborted();
+      for (const { message, validation, always = false } of await findingsOf(policy, invocation, param, request)) {
         const { index, reason } = validation ?? base;
         refusals.push({ ...base, message, index, reason, always });
       }
@@ -135,14 +136,14 @@ interface Finding {
   readonly always?: boolean;
 }
 
-async function evaluated(
+async function findingsOf(
   policy: CompiledPolicy,
   invocation: PolicyInvocation,
   param: KubeObject | undefined,
-  one: Case,
+  request: PolicyRequest,
 ): Promise<Finding[]> {
-  const view = await viewOf(one.attributes, invocation.as, one.options.conversion);
-  const bindings = policyBindings(policy, { ...one, view, param });
+  const view = await viewOf(request.attributes, invocation.as, request.options.conversion);
+  const bindings = policyBindings(policy, { ...request, view, param });
   if (!(await conditionsMatch(policy.conditions, bindings))) return [];
   const findings: Finding[] = [];
   for (const validation of policy.validations) {
@@ -156,22 +157,22 @@ async function evaluated(
         findings.push({ message: error.message, validation: { ...validation, reason: 'Invalid' } });
     }
   }
-  findings.push(...(await annotated(policy, bindings, one.annotations)));
+  findings.push(...(await annotationFindings(policy, bindings, request.annotations)));
   return findings;
 }
 
 /** The maximum number of characters of one audit annotation. kube-apiserver has the same number of bytes. */
-const MAX_ANNOTATION = 10 * 1024;
+const MAX_CHARACTERS = 10 * 1024;
 /** The maximum of all audit annotations of a request together: a binding may select thousands of parameters. */
-const MAX_ANNOTATIONS = 256 * 1024;
+const MAX_TOTAL_CHARACTERS = 256 * 1024;
 
 /** The audit annotations of one request: the distinct values of each key, as far as they fit. */
 class AuditAnnotations {
   readonly #values = new Map<string, Set<string>>();
-  #left = MAX_ANNOTATIONS;
+  #left = MAX_TOTAL_CHARACTERS;
 
   add(key: string, value: string): void {
-    const text = value.slice(0, MAX_ANNOTATION);
+    const text = value.slice(0, MAX_CHARACTERS);
     const values = this.#values.get(key);
     if (values?.has(text) === true || text.length > this.#left) return;
     this.#left -= text.length;
@@ -185,8 +186,8 @@ class AuditAnnotations {
   }
 }
 
-/** Evaluates audit annotations. If one fails, the request is denied under the failurePolicy Fail. */
-async function annotated(
+/** Adds the audit annotations of a policy. Returns findings for wrong types and, if the policy fails closed, for failures. */
+async function annotationFindings(
   policy: CompiledPolicy,
   bindings: Bindings,
   annotations: AuditAnnotations,
@@ -241,7 +242,7 @@ export function policyBindings(
 }
 
 /** The maximum number of characters of a message that an expression computes. kube-apiserver has the same number of bytes. */
-const MAX_MESSAGE = 5 * 1024;
+const MAX_MESSAGE_CHARACTERS = 5 * 1024;
 
 /** Returns the message of a failed validation: the result of its expression, if it is usable, or else the fixed message. */
 async function messageOf(validation: CompiledValidation, bindings: Bindings): Promise<string> {
@@ -251,7 +252,7 @@ async function messageOf(validation: CompiledValidation, bindings: Bindings): Pr
     const result = await validation.messageExpression.evaluate(bindings);
     if (typeof result !== 'string') return plain;
     const text = result.trim();
-    return text === '' || text.includes('\n') || text.length > MAX_MESSAGE ? plain : text;
+    return text === '' || text.includes('\n') || text.length > MAX_MESSAGE_CHARACTERS ? plain : text;
   } catch (error) {
     if (error instanceof ExpressionError) return plain;
     throw error;

@@ -60,7 +60,7 @@ interface Call {
 
 const DEFAULT_TIMEOUT_SECONDS = 10;
 /** Higher codes of a webhook are counted as this one, which bounds the series. */
-const LARGEST_CODE = 600;
+const MAX_COUNTED_CODE = 600;
 
 /** The call failed or its response is invalid, so the failure policy decides. `code` is the label of the metrics. */
 class CallFailure extends Error {
@@ -186,7 +186,7 @@ export class Dispatcher {
   }
 }
 
-const labelOf = (code: number): string => String(Math.min(code, LARGEST_CODE));
+const labelOf = (code: number): string => String(Math.min(code, MAX_COUNTED_CODE));
 
 function versionFor({ admissionReviewVersions = [] }: Webhook): (typeof REVIEW_VERSIONS)[number] | undefined {
   const supported: readonly string[] = REVIEW_VERSIONS;

@@ -15,7 +15,7 @@ import { checkReviewKind, decodedReview } from './webhook-answer.ts';
 
 const GROUP = 'admission.k8s.io';
 /** The highest status code of HTTP. */
-const LARGEST_CODE = 999;
+const MAX_STATUS_CODE = 999;
 /** The versions of AdmissionReview that this server understands. */
 export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
 type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
@@ -220,15 +220,15 @@ export function deniedError(name: string, status: Readonly<Record<string, unknow
   const message = text('message');
   const reason = text('reason');
   const why = message !== '' ? `: ${message}` : reason !== '' ? `: ${reason}` : ' without explanation';
-  const given = status?.['code'];
-  const code = isErrorCode(given) ? given : 400;
+  const sentCode = status?.['code'];
+  const code = isErrorCode(sentCode) ? sentCode : 400;
   const details = isJsonObject(status?.['details']) ? { details: detailsOf(status['details']) } : {};
   return newStatusError(code, reason, denied + why, details);
 }
 
 /** Whether the number can be sent as an HTTP status code of an error. */
 function isErrorCode(code: unknown): code is number {
-  return typeof code === 'number' && Number.isInteger(code) && code >= 400 && code <= LARGEST_CODE;
+  return typeof code === 'number' && Number.isInteger(code) && code >= 400 && code <= MAX_STATUS_CODE;
 }
 
 /** Keeps the members of a Status' details that have the type of the API. */
