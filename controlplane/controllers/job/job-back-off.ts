@@ -31,27 +31,41 @@ export function finishTime(pod: Pod): number {
   return Number.isFinite(deletedMs) ? deletedMs : Date.parse(creationTimestamp ?? '') || 0;
 }
 
-/** Counts the failures of each job since its last success. */
-export class JobBackOff {
-  readonly #failures = new Map<string, { readonly count: number; readonly lastMs: number }>();
+/** The failures of a job since its last success. `lastMs` is the time of the newest one, in ms since the epoch. */
+export interface JobFailures {
+  readonly count: number;
+  readonly lastMs: number;
+}
 
-  /** Counts the pods that failed after the last success. A success resets the count. */
-  record(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): void {
-    if (succeeded.length + failed.length === 0) return;
+const NO_FAILURES: JobFailures = { count: 0, lastMs: 0 };
+
+/** Keeps the failures of each job that were counted in its status. */
+export class JobBackOff {
+  readonly #failures = new Map<string, JobFailures>();
+
+  /** Returns the failures of the job with these newly finished pods. A success resets the count, and later failures add to it. */
+  failuresWith(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): JobFailures {
+    const former = this.#failures.get(key) ?? NO_FAILURES;
+    if (succeeded.length + failed.length === 0) return former;
     const successMs = Math.max(...succeeded.map(finishTime));
     const later = failed.map(finishTime).filter((ms) => ms > successMs);
-    const before = succeeded.length > 0 ? 0 : (this.#failures.get(key)?.count ?? 0);
-    if (later.length === 0) this.#failures.delete(key);
-    else this.#failures.set(key, { count: before + later.length, lastMs: Math.max(...later) });
+    if (later.length === 0) return NO_FAILURES;
+    const before = succeeded.length > 0 ? 0 : former.count;
+    return { count: before + later.length, lastMs: Math.max(...later) };
   }
 
-  /** Returns how long the next pod waits; 0 or less if it may be created. */
-  waitMs(key: string, nowMs: number): number {
-    const failures = this.#failures.get(key);
-    return failures === undefined ? 0 : failures.lastMs + backoffMs(failures.count) - nowMs;
+  /** Records failures that are counted in the status of the job, so that they are never passed to `failuresWith` again. */
+  record(key: string, failures: JobFailures): void {
+    if (failures.count === 0) this.#failures.delete(key);
+    else this.#failures.set(key, failures);
   }
 
   forget(key: string): void {
     this.#failures.delete(key);
   }
+}
+
+/** Returns how long the next pod waits; 0 or less if it may be created. */
+export function waitAfter({ count, lastMs }: JobFailures, nowMs: number): number {
+  return count === 0 ? 0 : lastMs + backoffMs(count) - nowMs;
 }

@@ -12,7 +12,7 @@ import { claim, controllerOf, indexByController, ownerKey } from '../owner-refer
 import { PendingWrites } from '../pending-writes.ts';
 import { inGrowingBatches, isNamespaceTerminating, PodControl } from '../pod-control.ts';
 import { compareForDeletion, isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
-import { backoffMs, JobBackOff } from './job-back-off.ts';
+import { backoffMs, JobBackOff, type JobFailures, waitAfter } from './job-back-off.ts';
 import {
   completionIndexOf,
   failuresByIndex,
@@ -146,7 +146,8 @@ class JobController {
     const suspended = job.spec?.suspend === true;
     if (!suspended) status.startTime ??= formatTime(nowMs);
     const counts = countPods(job, countable(own), status);
-    this.#backOff.record(key, counts.newlySucceeded, [...counts.newlyFailed, ...counts.newlyIgnored]);
+    const failed = [...counts.newlyFailed, ...counts.newlyIgnored];
+    const failures = this.#backOff.failuresWith(key, counts.newlySucceeded, failed);
     const verdict = computeVerdict(job, { own, counts, status }, nowMs);
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
     const settled = this.#pending.settled(key);
@@ -155,7 +156,7 @@ class JobController {
     else if (verdict !== undefined || (suspended && active.length > 0))
       changes = await this.#deleteUncounted(key, job, active);
     else if (settled && job.metadata.deletionTimestamp === undefined)
-      changes = await this.#manage(key, job, { own, active, counts });
+      changes = await this.#manage(key, job, { own, active, counts, failures });
     if (verdict === undefined) {
       this.#recordSuspension(job, status, suspended, nowMs);
       this.#planDeadline(key, job, status, nowMs);
@@ -173,6 +174,7 @@ class JobController {
     // A job is not over while some of its pods could not be deleted.
     const finalVerdict = error === undefined ? verdict : undefined;
     await this.#tracking.count(job, own, { status, counts, verdict: finalVerdict });
+    this.#backOff.record(key, failures);
     if (error !== undefined && !isNamespaceTerminating(error)) throw error;
   }
 
@@ -183,7 +185,13 @@ class JobController {
       own,
       active,
       counts,
-    }: { readonly own: readonly Pod[]; readonly active: readonly Pod[]; readonly counts: PodCounts },
+      failures,
+    }: {
+      readonly own: readonly Pod[];
+      readonly active: readonly Pod[];
+      readonly counts: PodCounts;
+      readonly failures: JobFailures;
+    },
   ): Promise<Changes> {
     const { clock } = this.#environment;
     const wanted = wantedActive(job, {
@@ -202,7 +210,7 @@ class JobController {
     const free = isIndexed(job) ? this.#freeIndexes(job, own, counts, missing) : undefined;
     if (free !== undefined && job.spec?.backoffLimitPerIndex !== undefined)
       return this.#createIndependently(key, job, own, free);
-    const waitMs = this.#backOff.waitMs(key, clock.now());
+    const waitMs = waitAfter(failures, clock.now());
     if (waitMs > 0) {
       this.#loop.queue.addAfter(key, waitMs);
       return NO_CHANGES;
