@@ -43,7 +43,7 @@ const NO_FAILURES: JobFailures = { count: 0, lastMs: 0 };
 export class JobBackOff {
   readonly #failures = new Map<string, JobFailures>();
 
-  /** Returns the failures of the job with these newly finished pods. A success resets the count, and later failures add to it. */
+  /** Returns the failures with these newly finished pods. A success resets the count, and later failures add to it. */
   failuresWith(key: string, succeeded: readonly Pod[], failed: readonly Pod[]): JobFailures {
     const former = this.#failures.get(key) ?? NO_FAILURES;
     if (succeeded.length + failed.length === 0) return former;
