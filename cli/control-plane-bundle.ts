@@ -175,7 +175,10 @@ export function openBundle(data: Readonly<Record<string, string>>, key: string):
     }
   }
   for (const [name, { isOptional }] of FILES)
-    if (isOptional !== true && !files.has(name)) throw new CommandError(`the bundle has no ${name}`);
+    if (isOptional !== true && !files.has(name))
+      throw new CommandError(
+        `the bundle has no ${name}: make a new bundle with 'orchlet token create --control-plane'`,
+      );
   return files;
 }
 
@@ -186,7 +189,10 @@ export function checkBundle(files: BundleFiles, believedCa: string): void {
   if (own === undefined || !believed.includes(own.fingerprint256))
     throw new CommandError('the CA of the bundle is not the one that was verified: this may be another cluster');
   const key = createPublicKey(createPrivateKey(files.get('ca.key') ?? ''));
-  if (!key.equals(own.publicKey)) throw new CommandError('the key of the bundle belongs to another CA');
+  if (!key.equals(own.publicKey))
+    throw new CommandError(
+      "the CA's key of the bundle belongs to another CA: make a new bundle with 'orchlet token create --control-plane'",
+    );
 }
 
 function certificatesOf(pem: string): readonly X509Certificate[] {

@@ -181,7 +181,8 @@ async function discover(
     const parsed = parseYaml(kubeconfig).value as { clusters?: { cluster?: Record<string, string> }[] };
     const cluster = parsed.clusters?.[0]?.cluster ?? {};
     const ca = Buffer.from(cluster['certificate-authority-data'] ?? '', 'base64').toString();
-    if (ca === '' || cluster['server'] === undefined) throw new CommandError('cluster-info names no server or no CA');
+    if (ca === '' || cluster['server'] === undefined)
+      throw new CommandError(`cluster-info of ${url} names no server or no CA: restart its control plane`);
     return { ca, signedBundle: data.get(CA_BUNDLE_KEY) ?? '' };
   } finally {
     await client.close();
