@@ -12,6 +12,7 @@ import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { refuseForeign } from '../owner-rights.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
+import { optimizeRequests } from '../optimize-requests.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
@@ -49,6 +50,7 @@ export const controlplane: Command = {
       renewOnHangup(plane, logger);
       backups = await scheduleBackups(backupsWanted, logger);
       notifyReady();
+      optimizeRequests(systemClock);
       settleMemory(systemClock);
       const ended = await Promise.race([shutdown.asked, failure.happened]);
       if (ended instanceof Error) return failure.exitCode;

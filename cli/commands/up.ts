@@ -24,6 +24,7 @@ import { admitOwnNode, type OwnPlane } from '../own-node.ts';
 import { passedFlags } from '../passed-flags.ts';
 import { refuseForeign } from '../owner-rights.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
+import { optimizeRequests } from '../optimize-requests.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
 import { onStorageFailure } from '../storage-failure.ts';
@@ -195,6 +196,7 @@ export const up: Command = {
         });
       }
       notifyReady();
+      optimizeRequests(systemClock);
       settleMemory(systemClock);
       const ended = await Promise.race([shutdown.asked, failure.happened]);
       if (ended instanceof Error) return failure.exitCode;
