@@ -70,7 +70,8 @@ export function encodeJson(value: unknown): Buffer {
 /** Encodes a value as text. `indent` is the number of spaces for each level. 0 produces one line. */
 export function stringifyJson(value: unknown, indent = 0): string {
   try {
-    return JSON.stringify(value, undefined, indent);
+    // V8 takes twice as long if it gets an indentation, even none.
+    return indent === 0 ? JSON.stringify(value) : JSON.stringify(value, undefined, indent);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     return JSON.stringify(value, bigintAsNumber, indent);

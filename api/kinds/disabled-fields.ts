@@ -20,8 +20,13 @@ export function dropDisabledPodFields(spec: PodSpec | undefined, old: PodSpec | 
   }
   const fields = spec as Record<string, unknown>;
   for (const field of ['schedulingGroup', 'workloadRef']) {
-    if ((old as Record<string, unknown> | undefined)?.[field] === undefined) delete fields[field];
+    if ((old as Record<string, unknown> | undefined)?.[field] === undefined) drop(fields, field);
   }
+}
+
+/** Deletes a member. Deleting one that is absent takes longer than the check. */
+function drop<Name extends string>(object: { [Key in Name]?: unknown }, name: Name): void {
+  if (object[name] !== undefined) delete object[name];
 }
 
 function dropStopSignals(spec: PodSpec): void {
@@ -41,5 +46,5 @@ function hasProjection(spec: PodSpec | undefined, source: Projection): boolean {
 }
 
 function dropProjections(spec: PodSpec, source: Projection): void {
-  for (const { projected } of spec.volumes ?? []) for (const one of projected?.sources ?? []) delete one[source];
+  for (const { projected } of spec.volumes ?? []) for (const one of projected?.sources ?? []) drop(one, source);
 }

@@ -65,7 +65,12 @@ class TableStruct implements StructType {
   }
 
   get fields(): ReadonlyMap<string, Field> {
-    this.#fields ??= new Map(this.#rows.map((row) => [row[0], this.#table.field(row)]));
+    return this.#fields ?? this.#buildFields();
+  }
+
+  /** Apart from the getter, because a function that contains a closure allocates at every call. */
+  #buildFields(): ReadonlyMap<string, Field> {
+    this.#fields = new Map(this.#rows.map((row) => [row[0], this.#table.field(row)]));
     return this.#fields;
   }
 }

@@ -56,6 +56,8 @@ interface RequestFlow {
 
 /** The maximum size of a field manager that a User-Agent names. */
 const MAX_MANAGER_BYTES = 128;
+/** Matches texts in which every character is printable and takes one byte. */
+const PRINTABLE_ASCII = /^[ -~]*$/;
 const NO_QUERY = new URLSearchParams();
 
 /** Leaves out the pairs that Go's net/url cannot read: those with semicolons or broken escapes. */
@@ -262,6 +264,10 @@ export class ApiRequest implements RequestContext {
  * `unknown` if nothing is left. Node.js decodes headers as Latin-1, but kube-apiserver reads this one as UTF-8.
  */
 function managerOf(userAgent: string): string {
+  if (PRINTABLE_ASCII.test(userAgent)) {
+    const end = userAgent.indexOf('/');
+    return userAgent.slice(0, Math.min(end < 0 ? MAX_MANAGER_BYTES : end, MAX_MANAGER_BYTES)) || 'unknown';
+  }
   const [name = ''] = Buffer.from(userAgent, 'latin1').toString('utf8').split('/', 1);
   const printable = name.replaceAll(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, '');
   let manager = '';
