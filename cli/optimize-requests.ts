@@ -1,7 +1,7 @@
 /**
  * Lets V8 optimize the code of a control plane after fewer calls once it has started. A request runs many functions a few times
- * each, which V8 otherwise optimizes only after tens of thousands of requests. The start itself runs code once, for which
- * optimizing would cost more than it saves. Commands that run a control plane call it.
+ * each, so that V8 otherwise optimizes them only after more than ten thousand writes. The start itself runs code once, for
+ * which optimizing would cost more than it saves. Commands that run a control plane call it.
  */
 import { flushCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
