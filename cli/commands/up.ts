@@ -150,10 +150,8 @@ export const up: Command = {
     const values = parsed.values as unknown as UpFlags;
     refuseForeign(resolve(values.dataDir), 'control plane');
     const verbosity = { level: values.verbosity };
-    const logger = await createLogger({
-      verbosity,
-      format: values.loggingFormat === 'json' ? 'json' : 'text',
-    });
+    const format = values.loggingFormat === 'json' ? 'json' : 'text';
+    const logger = await createLogger({ verbosity, format });
     logLastResortTo(logger);
     const forAgent = passedFlags('agent-arg', agentFlags, values.agentArgs, OWN_AGENT_KEYS);
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
