@@ -183,11 +183,11 @@ export function createDecoder(schema: Schema): Decoder {
       }
       // A patched object is not a text, so its unknown fields are sorted by name.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
-      const own = validation === 'Ignore' ? [] : (patched.faults?.() ?? []);
-      const faults = [...own, ...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
+      const ofPatch = validation === 'Ignore' ? [] : (patched.faults?.() ?? []);
+      const faults = [...ofPatch, ...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
       if (faults.length > 0 && validation === 'Strict') throw refuse(`strict decoding error: ${faults.join(', ')}`);
       if (validation === 'Warn') {
-        for (const text of own) context.warn(text);
+        for (const text of ofPatch) context.warn(text);
         warnOf(context, patched.duplicates, unknown);
       }
       return yield* withDefaults(conformed.object, expected);

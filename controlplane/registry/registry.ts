@@ -95,7 +95,7 @@ function columnsFinder(
   stores: ReadonlyMap<string, StoredResource>,
   rows: ReadonlyMap<string, KindRow>,
 ): Registry['columnsOf'] {
-  const found = new Map<ResourceInfo, TableColumns | undefined>();
+  const byResource = new Map<ResourceInfo, TableColumns | undefined>();
   const find = (info: ResourceInfo): TableColumns | undefined => {
     if (info.group === '' && info.resource === 'componentstatuses') return componentStatusColumns;
     const store = storeOf(stores, info);
@@ -112,8 +112,8 @@ function columnsFinder(
     };
   };
   return (info) => {
-    if (!found.has(info)) found.set(info, find(info));
-    return found.get(info);
+    if (!byResource.has(info)) byResource.set(info, find(info));
+    return byResource.get(info);
   };
 }
 
@@ -213,18 +213,18 @@ const ALWAYS_STORED: ReadonlySet<string> = new Set([
  * Kinds without a served version are left out, except for those of `ALWAYS_STORED`.
  */
 function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[] {
-  const found = new Map<string, ResourceInfo>();
-  const wanted = new Set(ALWAYS_STORED);
+  const stored = new Map<string, ResourceInfo>();
+  const included = new Set(ALWAYS_STORED);
   for (const info of builtinResources()) {
     const { group, resource } = storedUnder(info);
-    if (serves(info)) wanted.add(keyOf(group, resource));
+    if (serves(info)) included.add(keyOf(group, resource));
   }
   for (const info of builtinResources()) {
     if (!isStored(info)) continue;
     const key = keyOf(info.group, info.resource);
-    if (wanted.has(key) && !found.has(key)) found.set(key, info);
+    if (included.has(key) && !stored.has(key)) stored.set(key, info);
   }
-  return [...found.values()];
+  return [...stored.values()];
 }
 
 /**
@@ -312,16 +312,16 @@ function defaulter(
 ): Registry['applyDefaults'] {
   const byKind = new Map(
     storedKinds(stores, rows).map(({ key, info, store, conversion }) => {
-      const own =
+      const applyKindDefaults =
         conversion === undefined ? store.strategy.applyDefaults?.bind(store.strategy) : conversion.applyDefaults;
-      return [key, { struct: structOf(schema, info), own }] as const;
+      return [key, { struct: structOf(schema, info), applyKindDefaults }] as const;
     }),
   );
   return (object) => {
-    const found = byKind.get(kindKey(object.apiVersion ?? '', object.kind ?? ''));
-    if (found === undefined) return;
-    builtInReader.applyDefaults(object, found.struct);
-    found.own?.(object);
+    const defaults = byKind.get(kindKey(object.apiVersion ?? '', object.kind ?? ''));
+    if (defaults === undefined) return;
+    builtInReader.applyDefaults(object, defaults.struct);
+    defaults.applyKindDefaults?.(object);
   };
 }
 

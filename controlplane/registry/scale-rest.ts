@@ -153,10 +153,10 @@ class ScaleWrites {
     const { info } = this.#version;
     matchName(scale, target.name);
     matchNamespace(scale, info, target.namespace);
-    const given = scale.metadata.uid ?? '';
-    if (given === '' || given === uid) return scale;
+    const patchedUid = scale.metadata.uid ?? '';
+    if (patchedUid === '' || patchedUid === uid) return scale;
     const subject = { group: info.group, resource: `${info.resource}/scale` };
-    const why = `Precondition failed: UID in precondition: ${given}, UID in object meta: ${uid ?? ''}`;
+    const why = `Precondition failed: UID in precondition: ${patchedUid}, UID in object meta: ${uid ?? ''}`;
     throw newConflict(subject, target.name, why);
   }
 

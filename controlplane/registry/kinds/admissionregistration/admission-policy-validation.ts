@@ -246,10 +246,10 @@ function mutationErrors(mutation: Mutation, at: string, { check, ...scope }: Sco
       ? (['jsonPatch', 'applyConfiguration'] as const)
       : (['applyConfiguration', 'jsonPatch'] as const);
   const errors: FieldError[] = [];
-  const wanted = mutation[own];
-  if (wanted === undefined) errors.push(required(`${at}.${own}`, `must be specified when patchType is ${patchType}`));
+  const patch = mutation[own];
+  if (patch === undefined) errors.push(required(`${at}.${own}`, `must be specified when patchType is ${patchType}`));
   else {
-    const expression = (wanted.expression ?? '').trim();
+    const expression = (patch.expression ?? '').trim();
     const field = `${at}.${own}.expression`;
     if (expression === '') errors.push(required(field));
     else errors.push(...expressionErrors(check, field, { place: own, expression, ...scope }));

@@ -171,11 +171,11 @@ function comparableSpec(now: PodSpec, old: PodSpec): object {
   };
   for (const field of SCHEDULING) comparable[field] = now[field];
   for (const list of ['containers', 'initContainers'] as const) {
-    const wanted = now[list] ?? [];
+    const after = now[list] ?? [];
     const before = old[list] ?? [];
-    if (wanted.length !== before.length) continue;
+    if (after.length !== before.length) continue;
     comparable[list] = before.map((container, index) =>
-      container.name === wanted[index]?.name ? { ...container, resources: wanted[index]?.resources } : container,
+      container.name === after[index]?.name ? { ...container, resources: after[index]?.resources } : container,
     );
   }
   return comparable;
@@ -231,7 +231,7 @@ const jobs: Strategy<Job> = {
 
 const CONCURRENCY = ['Allow', 'Forbid', 'Replace'];
 /** The longest name of a cron job: the names of its jobs have 11 characters more, and 63 at most. */
-const MAX_NAME = 52;
+const MAX_NAME_LENGTH = 52;
 
 function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {
   const spec = cronJob.spec ?? {};
@@ -251,8 +251,8 @@ function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {
     ...nonNegative('spec.failedJobsHistoryLimit', spec.failedJobsHistoryLimit),
   );
   const { name = '' } = cronJob.metadata;
-  if (name.length > MAX_NAME && old === undefined)
-    errors.push(invalid('metadata.name', name, `must be no more than ${MAX_NAME} characters`));
+  if (name.length > MAX_NAME_LENGTH && old === undefined)
+    errors.push(invalid('metadata.name', name, `must be no more than ${MAX_NAME_LENGTH} characters`));
   return errors;
 }
 

@@ -109,7 +109,7 @@ function exitCodeErrors(
 }
 
 /** The maximum number of characters of `succeededIndexes`. */
-const MAX_INDEX_TEXT = 64 * 1024;
+const MAX_INDEX_CHARACTERS = 64 * 1024;
 
 /** Returns the errors of a success policy, which only indexed jobs may have. `path` is the path of the job's spec. */
 export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
@@ -130,8 +130,8 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
       errors.push(required(own, 'at least one of succeededCount or succeededIndexes must be specified'));
       continue;
     }
-    if ((succeededIndexes ?? '').length > MAX_INDEX_TEXT)
-      errors.push(tooLong(`${own}.succeededIndexes`, MAX_INDEX_TEXT));
+    if ((succeededIndexes ?? '').length > MAX_INDEX_CHARACTERS)
+      errors.push(tooLong(`${own}.succeededIndexes`, MAX_INDEX_CHARACTERS));
     let total = 0;
     if (succeededIndexes !== undefined) {
       const parsed = countIndexes(succeededIndexes, completions);

@@ -58,8 +58,8 @@ export function agentOrigin(object: KubeObject, addressTypes: readonly string[])
   const { metadata, status } = object as Node;
   const addresses = status?.addresses ?? [];
   const published = metadata.annotations?.[SERVING_KEYS];
-  for (const wanted of addressTypes) {
-    const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
+  for (const addressType of addressTypes) {
+    const found = addresses.find(({ type, address }) => type === addressType && (address ?? '') !== '');
     if (found?.address === undefined) continue;
     const endpoint = status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
     return {
@@ -88,15 +88,15 @@ function nodeOf(pod: Pod): string {
  * Returns the requested container, or the only one of the pod. Throws a 400 if the pod does not have the requested container,
  * or if none is requested and the pod has none or several.
  */
-function containerOf(pod: Pod, asked: string): string {
+function containerOf(pod: Pod, requested: string): string {
   const name = pod.metadata.name ?? '';
   const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
   const init = (pod.spec?.initContainers ?? []).map((one) => one.name ?? '');
   const ephemeral = (pod.spec?.ephemeralContainers ?? []).map((one) => one.name ?? '');
-  if (asked !== '') {
-    if (![...ordinary, ...init, ...ephemeral].includes(asked))
-      throw newBadRequest(`container ${asked} is not valid for pod ${name}`);
-    return asked;
+  if (requested !== '') {
+    if (![...ordinary, ...init, ...ephemeral].includes(requested))
+      throw newBadRequest(`container ${requested} is not valid for pod ${name}`);
+    return requested;
   }
   const [only] = ordinary;
   if (ordinary.length === 1 && only !== undefined) return only;
@@ -108,6 +108,7 @@ function containerOf(pod: Pod, asked: string): string {
 }
 
 const isTrue = (text: string | null): boolean => text !== null && text !== '' && text !== 'false' && text !== '0';
+/** The switches of exec and attach: the parameter of the client, and that of the agent. */
 const STREAMS = [
   ['stdin', 'input'],
   ['stdout', 'output'],
@@ -125,7 +126,7 @@ function execTarget(
   const container = containerOf(pod, query.get('container') ?? '');
   const node = nodeOf(pod);
   const sent = new URLSearchParams();
-  for (const [asked, to] of STREAMS) if (isTrue(query.get(asked))) sent.set(to, '1');
+  for (const [name, agentName] of STREAMS) if (isTrue(query.get(name))) sent.set(agentName, '1');
   if (verb === 'exec') for (const word of query.getAll('command')) sent.append('command', word);
   const target = targetOf([verb, namespace, name, container], sent);
   return toAgent(stores, node, target);
@@ -255,13 +256,11 @@ function rotated<Item>(items: readonly Item[]): Item[] {
   return [...items.slice(start), ...items.slice(0, start)];
 }
 
-const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];
-
 /** Returns the object that admission sees for a connection: the query in the form of the options kind. */
 function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObject {
   const options: Record<string, unknown> = {};
   if (kind === 'PodExecOptions' || kind === 'PodAttachOptions') {
-    for (const name of SWITCHES) if (query.has(name) && isTrue(query.get(name))) options[name] = true;
+    for (const [name] of STREAMS) if (isTrue(query.get(name))) options[name] = true;
     const container = query.get('container') ?? '';
     if (container !== '') options['container'] = container;
     if (kind === 'PodExecOptions' && query.has('command')) options['command'] = query.getAll('command');

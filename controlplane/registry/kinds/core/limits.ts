@@ -22,6 +22,7 @@ import { quotaColumns } from './quota-columns.ts';
 import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
 import { kindRow, type Strategy } from '../../strategy.ts';
 import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
+import { IMMUTABLE } from '../field-rules.ts';
 
 type LimitRange = Kind<{ spec: V1LimitRangeSpec }>;
 type Limit = NonNullable<NonNullable<NonNullable<LimitRange['spec']>['limits']>[number]>;
@@ -331,7 +332,7 @@ const resourceQuotas: Strategy<ResourceQuota> = {
     const errors = quotaSpecErrors(object.spec ?? {});
     const scopes = object.spec?.scopes;
     if (new Set(scopes ?? []).symmetricDifference(new Set(old.spec?.scopes ?? [])).size > 0)
-      errors.push(invalid('spec.scopes', scopes, 'field is immutable'));
+      errors.push(invalid('spec.scopes', scopes, IMMUTABLE));
     return errors;
   },
   status: {

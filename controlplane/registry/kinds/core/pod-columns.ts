@@ -2,7 +2,7 @@
 import type { Pod, PodStatus } from '../../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { Cell, TableColumns, TableRowCondition } from '../../strategy.ts';
-import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
+import { age, ageColumn, column, field, nameColumn, nameOf, orNone } from '../../columns/column.ts';
 
 type ContainerStatus = NonNullable<PodStatus['containerStatuses']>[number];
 
@@ -112,8 +112,6 @@ function gatesOf(pod: Pod): string {
   return `${met.length}/${gates.length}`;
 }
 
-const none = (text: string | undefined): string => (text === undefined || text === '' ? '<none>' : text);
-
 const completed = (reason: string, message: string): TableRowCondition => ({
   type: 'Completed',
   status: 'True',
@@ -155,9 +153,9 @@ export const podColumns: TableColumns = {
       summary.reason,
       restarts,
       age(object),
-      none(address),
-      none(pod.spec?.nodeName),
-      none(pod.status?.nominatedNodeName),
+      orNone(address),
+      orNone(pod.spec?.nodeName),
+      orNone(pod.status?.nominatedNodeName),
       gatesOf(pod),
     ];
   },

@@ -97,8 +97,8 @@ function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
     const text = ownMember(pod.metadata.annotations, key);
     if (text === undefined) continue;
     const profile = profileOf(text);
-    const own = container.securityContext?.appArmorProfile;
-    const copied = profile !== undefined && own === undefined && !semanticEqual(profile, ofPod);
+    const ofContainer = container.securityContext?.appArmorProfile;
+    const copied = profile !== undefined && ofContainer === undefined && !semanticEqual(profile, ofPod);
     if (copied) container.securityContext = { ...container.securityContext, appArmorProfile: profile };
     if (copied || profile === undefined)
       warn(`metadata.annotations[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
@@ -112,7 +112,7 @@ function profileOf(text: string): { type: string; localhostProfile?: string } | 
   return local !== '' && local.trim() === local ? { type: 'Localhost', localhostProfile: local } : undefined;
 }
 
-function gatedCondition(pod: Pod, nowMs: number): void {
+function setGatedCondition(pod: Pod, nowMs: number): void {
   if ((pod.spec?.schedulingGates ?? []).length === 0) return;
   const condition = {
     type: 'PodScheduled',
@@ -155,10 +155,10 @@ const statusStrategy: UpdateStrategy<Pod> = {
  * Restores every field except those that `take` copies from the requested spec into the old one, and the metadata that the
  * server itself maintains (resource version, generation, managed fields).
  */
-function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) => void): void {
-  const asked = pod.spec ?? {};
+function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, requested: PodSpec) => void): void {
+  const requested = pod.spec ?? {};
   const spec = structuredClone(old.spec ?? {});
-  take(spec, asked);
+  take(spec, requested);
   pod.spec = spec;
   restore(pod, old, 'status');
   const { resourceVersion, managedFields, generation } = pod.metadata;
@@ -171,9 +171,9 @@ function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) =>
 
 const ephemeralStrategy: UpdateStrategy<Pod> = {
   prepareForUpdate(pod, old) {
-    keepAllBut(pod, old, (spec, asked) => {
-      if (asked.ephemeralContainers === undefined) delete spec.ephemeralContainers;
-      else spec.ephemeralContainers = asked.ephemeralContainers;
+    keepAllBut(pod, old, (spec, requested) => {
+      if (requested.ephemeralContainers === undefined) delete spec.ephemeralContainers;
+      else spec.ephemeralContainers = requested.ephemeralContainers;
     });
   },
   changesGeneration: specChanged,
@@ -184,10 +184,10 @@ const ephemeralStrategy: UpdateStrategy<Pod> = {
  * Restores containers except for their resources and resize policies. A list with other names stays as it is, and validation
  * refuses it.
  */
-function resized(asked: Container[] = [], old: readonly Container[] = []): Container[] {
-  if (!hasSameNames(asked, old)) return asked;
+function resized(requested: Container[] = [], old: readonly Container[] = []): Container[] {
+  if (!hasSameNames(requested, old)) return requested;
   return old.map(({ resources: _resources, resizePolicy: _policy, ...container }, index) => {
-    const { resources, resizePolicy } = asked[index] ?? {};
+    const { resources, resizePolicy } = requested[index] ?? {};
     return { ...container, ...(resources && { resources }), ...(resizePolicy && { resizePolicy }) };
   });
 }
@@ -197,11 +197,11 @@ const resizeStrategy: UpdateStrategy<Pod> = {
     const lengths = ({ spec }: Pod): string => `${spec?.containers?.length ?? 0} ${spec?.initContainers?.length ?? 0}`;
     // Validation refuses another number of containers.
     if (lengths(pod) !== lengths(old)) return;
-    keepAllBut(pod, old, (spec, asked) => {
-      if (asked.resources === undefined) delete spec.resources;
-      else spec.resources = asked.resources;
+    keepAllBut(pod, old, (spec, requested) => {
+      if (requested.resources === undefined) delete spec.resources;
+      else spec.resources = requested.resources;
       for (const list of ['containers', 'initContainers'] as const)
-        if (spec[list] !== undefined) spec[list] = resized(asked[list], spec[list]);
+        if (spec[list] !== undefined) spec[list] = resized(requested[list], spec[list]);
     });
   },
   changesGeneration: specChanged,
@@ -209,6 +209,8 @@ const resizeStrategy: UpdateStrategy<Pod> = {
 };
 
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
+/** The default of `terminationGracePeriodSeconds`. */
+const GRACE_PERIOD_SECONDS = 30;
 
 const pods: Strategy<Pod> = {
   managesGeneration: true,
@@ -223,7 +225,7 @@ const pods: Strategy<Pod> = {
     dropDisabledPodFields(spec, undefined);
     mergeLabelKeys(pod);
     profilesFromAnnotations(pod, (text) => request.warn(text));
-    gatedCondition(pod, nowMs);
+    setGatedCondition(pod, nowMs);
   },
   validateCreate: (pod) => validatePod(pod),
   warningsOnCreate: (pod) => [
@@ -243,7 +245,7 @@ const pods: Strategy<Pod> = {
     gracePeriodSeconds(object, requested) {
       const pod: Pod = object;
       if ((pod.spec?.nodeName ?? '') === '' || DONE.has(pod.status?.phase ?? '')) return 0;
-      const seconds = requested ?? pod.spec?.terminationGracePeriodSeconds ?? 30;
+      const seconds = requested ?? pod.spec?.terminationGracePeriodSeconds ?? GRACE_PERIOD_SECONDS;
       return seconds < 0 ? 1 : seconds;
     },
   },

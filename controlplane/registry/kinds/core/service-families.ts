@@ -38,10 +38,10 @@ export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
     const used = new Set((spec.ports ?? []).flatMap(({ nodePort = 0 }) => (before.has(nodePort) ? [nodePort] : [])));
     const byName = new Map((old.ports ?? []).map(({ name = '', nodePort }) => [name, nodePort ?? 0]));
     for (const port of spec.ports ?? []) {
-      const had = byName.get(port.name ?? '') ?? 0;
-      if ((port.nodePort ?? 0) !== 0 || had === 0 || used.has(had)) continue;
-      port.nodePort = had;
-      used.add(had);
+      const oldPort = byName.get(port.name ?? '') ?? 0;
+      if ((port.nodePort ?? 0) !== 0 || oldPort === 0 || used.has(oldPort)) continue;
+      port.nodePort = oldPort;
+      used.add(oldPort);
     }
   }
   if (needsHealthPort(spec) && needsHealthPort(old) && (spec.healthCheckNodePort ?? 0) === 0)

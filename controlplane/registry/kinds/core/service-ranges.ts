@@ -33,7 +33,7 @@ export interface ServiceRangesOptions {
 export const DEFAULT_RANGE = 'kubernetes';
 const EVERYTHING = selectionOf('');
 /** The largest number of addresses of a range. It keeps numbers exact, and no cluster has as many services. */
-const MAX_SIZE = 1n << 48n;
+const MAX_ADDRESSES = 1n << 48n;
 
 interface Range {
   readonly text: string;
@@ -162,7 +162,7 @@ function isUsable({ metadata, status }: ServiceCidr): boolean {
  * IPv4.
  */
 function assignable(cidr: Cidr): number {
-  const size = cidrSize(cidr) > MAX_SIZE ? MAX_SIZE : cidrSize(cidr);
+  const size = cidrSize(cidr) > MAX_ADDRESSES ? MAX_ADDRESSES : cidrSize(cidr);
   return Math.max(0, Number(size) - (cidr.family === 4 ? 2 : 1));
 }
 

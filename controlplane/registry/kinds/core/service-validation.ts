@@ -14,7 +14,7 @@ import { cidrErrors, ipErrors, parseIp } from '../../../../api/meta/ip-addresses
 import { dnsLabelErrors, dnsSubdomainErrors, portNameErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { validateLabels } from '../../../../api/meta/selector.ts';
 import { specialAddressErrors } from './special-addresses.ts';
-import { within } from '../field-rules.ts';
+import { IMMUTABLE, within } from '../field-rules.ts';
 import { clusterAddressErrors } from './service-families.ts';
 import {
   isExternal,
@@ -29,7 +29,7 @@ import { invalidFor } from '../../../../api/kinds/validation-rules.ts';
 
 const TYPES = ['ClusterIP', 'ExternalName', 'LoadBalancer', 'NodePort'];
 /** The largest `sessionAffinityConfig.clientIP.timeoutSeconds`: a day. */
-const LONGEST_AFFINITY = 86400;
+const MAX_AFFINITY_SECONDS = 86400;
 const HINTS = 'service.kubernetes.io/topology-aware-hints';
 const TOPOLOGY = 'service.kubernetes.io/topology-mode';
 const SOURCE_RANGES = 'service.beta.kubernetes.io/load-balancer-source-ranges';
@@ -121,8 +121,8 @@ function affinityErrors(spec: ServiceSpec): FieldError[] {
   if (sessionAffinityConfig.clientIP === undefined) return [required(`${field}.clientIP`, why)];
   const seconds = sessionAffinityConfig.clientIP.timeoutSeconds;
   if (seconds === undefined) return [required(`${field}.clientIP.timeoutSeconds`, why)];
-  if (seconds > 0 && seconds <= LONGEST_AFFINITY) return [];
-  const text = `must be greater than 0 and less than ${LONGEST_AFFINITY}`;
+  if (seconds > 0 && seconds <= MAX_AFFINITY_SECONDS) return [];
+  const text = `must be greater than 0 and less than ${MAX_AFFINITY_SECONDS}`;
   return [invalid(`${field}.clientIP.timeoutSeconds`, seconds, text)];
 }
 
@@ -272,7 +272,7 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
   // As in kube-apiserver, an update reports the errors of the class twice.
   errors.push(...classErrors(spec));
   if (needsHealthPort(before) && needsHealthPort(spec) && spec.healthCheckNodePort !== before.healthCheckNodePort) {
-    errors.push(forbidden('spec.healthCheckNodePort', 'field is immutable'));
+    errors.push(forbidden('spec.healthCheckNodePort', IMMUTABLE));
   }
   return [...errors, ...serviceErrors(service, old)];
 }

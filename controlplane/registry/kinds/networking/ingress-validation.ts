@@ -127,7 +127,7 @@ function backendErrors({ resource, service }: Backend, at: string): FieldError[]
   return errors;
 }
 
-/** Validates a reference to an object in the same namespace by kind, name and an optional group. */
+/** Validates a reference to an object by kind, name and an optional group. */
 export function referenceErrors(
   reference: { apiGroup?: string | undefined; kind?: string | undefined; name?: string | undefined },
   at: string,

@@ -28,7 +28,7 @@ const MAX_EXPRESSION_BYTES = 10 * 1024;
 const MAX_PARAMETERS_BYTES = 10 * 1024;
 const MAX_SELECTORS = 32;
 
-/** Validates a name of RFC 1123 whose case does not matter. */
+/** Validates the name of a driver: a subdomain (RFC 1123) whose case does not matter. */
 export function driverErrors(field: string, driver: string): FieldError[] {
   if (driver === '') return [required(field)];
   return [

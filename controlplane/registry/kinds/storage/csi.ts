@@ -25,7 +25,7 @@ import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/na
 import { parseQuantity } from '../../../../api/meta/quantity.ts';
 import { validateLabelSelector } from '../../../../api/meta/selector.ts';
 import type { Strategy } from '../../strategy.ts';
-import { immutable } from '../field-rules.ts';
+import { IMMUTABLE, immutable } from '../field-rules.ts';
 import { LABEL_SELECTOR } from '../../../../api/schema/semantic-equality.ts';
 import { internalForm } from '../../../../api/schema/internal-form.ts';
 import { csiNodeColumns, driverColumns } from './columns.ts';
@@ -179,9 +179,7 @@ function csiNodeUpdateErrors(object: CsiNode, old: CsiNode): FieldError[] {
       const same = now.nodeID === before.nodeID && jsonEqual(now.topologyKeys ?? [], before.topologyKeys ?? []);
       if (now.name !== before.name || same) continue;
       const { allocatable: _, ...fixed } = now;
-      errors.push(
-        invalid('spec.drivers', internalForm('io.k8s.api.storage.v1.CSINodeDriver', fixed), 'field is immutable'),
-      );
+      errors.push(invalid('spec.drivers', internalForm('io.k8s.api.storage.v1.CSINodeDriver', fixed), IMMUTABLE));
     }
   }
   return errors;
