@@ -24,6 +24,8 @@ interface Module {
 /** A script, with the parameters of `PARAMETERS` in `program-scripts.ts`. */
 type Run = (...parameters: readonly unknown[]) => void;
 
+const fromHere = createRequire(__filename);
+
 const modules = new Map<string, Module>();
 
 /** The loaded scripts by the paths of their files. */
@@ -42,7 +44,7 @@ export function load(name: string): Exports {
   // To a script, its file is that beside the loader, as in a bundle of modules.
   const file = join(__dirname, name);
   const run = script.runInThisContext() as Run;
-  run(module, module.exports, requireFrom(file), file, __dirname, pathToFileURL(file).href);
+  run(module, module.exports, requireForScript, file, __dirname, pathToFileURL(file).href);
   module.exports = values(module.exports);
   return module.exports;
 }
@@ -59,10 +61,9 @@ function compiledForm(path: string): Buffer | undefined {
   }
 }
 
-/** Returns the function by which a script loads others, such as `./chunk-AB.js`, built-in modules and the storage addon. */
-function requireFrom(file: string): (specifier: string) => unknown {
-  const other = createRequire(file);
-  return (specifier) => (/^\.\/[^/]+\.js$/.test(specifier) ? load(specifier.slice(2)) : (other(specifier) as unknown));
+/** Loads another script, such as `./chunk-AB.js`, a built-in module, or the storage addon. */
+function requireForScript(specifier: string): unknown {
+  return /^\.\/[^/]+\.js$/.test(specifier) ? load(specifier.slice(2)) : (fromHere(specifier) as unknown);
 }
 
 /**

@@ -231,7 +231,7 @@ test('a control plane is ready before controllers and scheduler are loaded, and 
 
 test('a command prepares the start of a control plane before it loads the control plane, and up loads the agent after it', () => {
   const early = ['cli/commands/controlplane.ts', 'cli/commands/up.ts'].map((path) =>
-    loadedWith(path).filter((loaded) => loaded === 'controlplane/main.ts' || loaded === 'agent/main.ts'),
+    loadedWith(path).filter((loaded) => /^(?:controlplane|agent)\/main\.ts$|^cli\/run-controlplane/.test(loaded)),
   );
   assert.deepEqual(early, [[], []]);
 });

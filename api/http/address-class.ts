@@ -6,26 +6,31 @@ import { ipBytes } from '../pki/names.ts';
 export type AddressClass = 'unspecified' | 'loopback' | 'link-local' | 'multicast' | 'metadata';
 
 /** The addresses at which clouds serve the credentials of a machine to every local client. */
-const METADATA: ReadonlySet<string> = new Set(
-  [
-    '169.254.169.254',
-    '169.254.170.2',
-    '169.254.170.23',
-    '169.254.0.23',
-    '169.254.42.42',
-    '100.100.100.200',
-    '168.63.129.16',
-    '192.0.0.192',
-    'fd00:ec2::254',
-    'fd00:ec2::23',
-    'fd20:ce::254',
-    'fd00:42::42',
-    'fd00:a9fe:a9fe::1',
-    'fd00:c1::a9fe:a9fe',
-    'fd00:100::100:200',
-    'fe80::a9fe:a9fe',
-  ].map((address) => ipBytes(address).toString('hex')),
-);
+const METADATA = [
+  '169.254.169.254',
+  '169.254.170.2',
+  '169.254.170.23',
+  '169.254.0.23',
+  '169.254.42.42',
+  '100.100.100.200',
+  '168.63.129.16',
+  '192.0.0.192',
+  'fd00:ec2::254',
+  'fd00:ec2::23',
+  'fd20:ce::254',
+  'fd00:42::42',
+  'fd00:a9fe:a9fe::1',
+  'fd00:c1::a9fe:a9fe',
+  'fd00:100::100:200',
+  'fe80::a9fe:a9fe',
+] as const;
+
+/** The metadata services by their bytes, which no start needs. */
+let metadata: ReadonlySet<string> | undefined;
+const isMetadata = (hex: string): boolean => {
+  metadata ??= new Set(METADATA.map((address) => ipBytes(address).toString('hex')));
+  return metadata.has(hex);
+};
 
 const ZEROES = '0'.repeat(24);
 /**
@@ -60,7 +65,7 @@ export function addressClasses(address: string): readonly AddressClass[] {
   const bytes = ipBytes(text);
   const hex = bytes.toString('hex');
   const found = new Set<AddressClass>(bytes.length === 4 ? classesOf4(bytes) : classesOf6(bytes, hex));
-  if (METADATA.has(hex)) found.add('metadata');
+  if (isMetadata(hex)) found.add('metadata');
   return [...found];
 }
 
@@ -72,7 +77,7 @@ function classesOf4(bytes: Buffer): AddressClass[] {
   if (first === 169 && second === 254) found.push('link-local');
   // The limited broadcast address also reaches many hosts.
   if ((first >= 224 && first <= 239) || bytes.every((byte) => byte === 255)) found.push('multicast');
-  if (METADATA.has(bytes.toString('hex'))) found.push('metadata');
+  if (isMetadata(bytes.toString('hex'))) found.push('metadata');
   return found;
 }
 

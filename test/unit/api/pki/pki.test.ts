@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync, type KeyObject, X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
 import { test } from 'node:test';
 import { createCsr, parseCsr } from '../../../../api/pki/certificate-request.ts';
 import {
@@ -185,6 +186,32 @@ test('addresses keep their value', () => {
   for (const address of ['10.0.0.1', '::1', 'fd00::2', '2001:db8::8a2e:370:7334'])
     assert.equal(ipText(ipBytes(address)), address);
   assert.equal(ipText(ipBytes('::ffff:10.0.0.1')), '::ffff:a00:1');
+});
+
+test('the bytes of an IP address exist for what Node.js takes for one', () => {
+  for (const address of [
+    '::',
+    '1::',
+    '1:2:3:4:5:6:7::',
+    '::1.2.3.4',
+    '1:2:3:4:5:6:1.2.3.4',
+    'FE80::A%eth0.1',
+    '255.0.0.1',
+  ])
+    assert.equal(ipBytes(address).length, isIP(address) === 4 ? 4 : 16, address);
+  for (const text of [
+    '',
+    ':',
+    ':::',
+    '1:2:3:4:5:6:7',
+    '1::2::3',
+    '1:2:3:4:5:6:7:8::',
+    '::g',
+    '::12345',
+    '::01.2.3.4',
+    '1.2.3',
+  ])
+    assert.throws(() => ipBytes(text), /is not an IP address/, text);
 });
 
 test('a UTF8String with invalid bytes is an encoding error', () => {
