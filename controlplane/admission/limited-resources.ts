@@ -16,7 +16,7 @@ export interface LimitedResource {
 }
 
 /** An object that is written, with what it adds to the usage of its namespace. */
-interface Asked {
+interface WrittenObject {
   readonly group: string;
   readonly resource: string;
   readonly object: KubeObject;
@@ -27,14 +27,14 @@ interface Asked {
 /** Returns why the object is refused, or `undefined` if it is allowed. `covering` are the quotas that match the object. */
 export function uncovered(
   limited: readonly LimitedResource[],
-  asked: Asked,
+  written: WrittenObject,
   covering: readonly ResourceQuota[],
 ): string | undefined {
-  const applicable = limited.filter(({ group, resource }) => group === asked.group && resource === asked.resource);
+  const applicable = limited.filter(({ group, resource }) => group === written.group && resource === written.resource);
   if (applicable.length === 0) return undefined;
   const counted = new Set(covering.flatMap(({ status }) => Object.keys(status?.hard ?? {})));
   const parts = applicable.flatMap(({ matchContains }) => matchContains);
-  const missing = [...asked.usage.keys()].filter(
+  const missing = [...written.usage.keys()].filter(
     (name) => parts.some((part) => name.includes(part)) && !counted.has(name),
   );
   if (missing.length > 0) return `insufficient quota to consume: ${missing.sort().join(',')}`;
@@ -46,7 +46,7 @@ export function uncovered(
   );
   const open = applicable
     .flatMap(({ matchScopes }) => matchScopes)
-    .filter((scope) => inScope(asked.resource, asked.object, scope) && !scopes.has(scope.scopeName));
+    .filter((scope) => inScope(written.resource, written.object, scope) && !scopes.has(scope.scopeName));
   if (open.length === 0) return undefined;
   const shown = open.map(
     ({ scopeName, operator, values }) => `{${scopeName} ${operator} [${(values ?? []).join(' ')}]}`,

@@ -62,22 +62,22 @@ const needsNamespace = (attributes: AdmissionAttributes): boolean =>
 
 /** Throws a 404 if the namespace does not exist, and a 403 if it is terminating. */
 function checkNamespace(
-  { resource, name, namespace: of }: AdmissionAttributes,
+  { resource, name, namespace: namespaceName }: AdmissionAttributes,
   namespace: Namespace | undefined,
 ): void {
-  if (namespace === undefined) throw newNotFound(namespaces, of);
+  if (namespace === undefined) throw newNotFound(namespaces, namespaceName);
   if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
   const refusal = newForbidden(
     { group: resource.group, resource: resource.resource },
     name,
-    `unable to create new content in namespace ${of} because it is being terminated`,
+    `unable to create new content in namespace ${namespaceName} because it is being terminated`,
   );
   refusal.status.details = {
     ...refusal.status.details,
     causes: [
       {
         reason: 'NamespaceTerminating',
-        message: `namespace ${of} is being terminated`,
+        message: `namespace ${namespaceName} is being terminated`,
         field: 'metadata.namespace',
       },
     ],

@@ -39,9 +39,9 @@ export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void
 /** Returns the function that NodeRestriction calls. It reads other nodes from the cache at each call. */
 export function nodeClaims(listers: Listers, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
   const lister = listers.of(nodes);
-  const isOfAnother = (key: string, own: string): boolean =>
+  const isOfAnother = (key: string, name: string): boolean =>
     (lister.list() as Node[]).some(
-      ({ metadata }) => metadata.name !== own && metadata.annotations?.[WIREGUARD_PUBLIC_KEY] === key,
+      ({ metadata }) => metadata.name !== name && metadata.annotations?.[WIREGUARD_PUBLIC_KEY] === key,
     );
   return (attributes, name) => {
     const node = attributes.object as Node | undefined;
@@ -49,13 +49,13 @@ export function nodeClaims(listers: Listers, { now, hostAddresses, assignsRanges
     const old = attributes.oldObject as Node | undefined;
     if (assignsRanges && rangesOf(node) !== rangesOf(old))
       throw refusal(attributes, `node ${quoteText(name)} is not allowed to set its pod ranges`);
-    const recordedTimes = recorded(old?.metadata.annotations?.[CLAIMS]);
+    const recordedTimes = parseClaims(old?.metadata.annotations?.[CLAIMS]);
     const claims = [
       ...provenAddresses(node, recordedTimes, originOf(attributes.remoteAddress ?? '', hostAddresses)),
       ...publishedKeys(node).filter((key) => recordedTimes.has(key) || !isOfAnother(key, name)),
     ];
     const time = formatMicroTime(now());
-    write(node, claims.map((claim) => `${claim} ${recordedTimes.get(claim) ?? time}`).join(','));
+    setClaims(node, claims.map((claim) => `${claim} ${recordedTimes.get(claim) ?? time}`).join(','));
   };
 }
 
@@ -64,7 +64,8 @@ function rangesOf(node: Node | undefined): string {
   return (podCIDRs ?? (podCIDR === undefined ? [] : [podCIDR])).join();
 }
 
-function recorded(text: string | undefined): ReadonlyMap<string, string> {
+/** Returns the recorded times by claim: an address or a key. */
+function parseClaims(text: string | undefined): ReadonlyMap<string, string> {
   const pairs = (text ?? '').split(',').map((pair) => pair.split(' '));
   return new Map(pairs.flatMap(([claim = '', time = '']) => (time === '' ? [] : [[claim, time] as const])));
 }
@@ -90,10 +91,10 @@ function provenAddresses(
   origin: readonly string[],
 ): readonly string[] {
   const isV6 = (address: string): boolean => address.includes(':');
-  const own = (status?.addresses ?? [])
+  const addresses = (status?.addresses ?? [])
     .slice(0, MAX_ADDRESSES)
     .flatMap(({ type, address }) => (type === 'InternalIP' ? (canonicalIp(address) ?? []) : []));
-  return [...new Set(own)].filter((address) =>
+  return [...new Set(addresses)].filter((address) =>
     origin.some((from) => isV6(from) === isV6(address)) ? origin.includes(address) : recordedTimes.has(address),
   );
 }
@@ -103,7 +104,7 @@ function publishedKeys({ metadata }: Node): readonly string[] {
   return /^[A-Za-z0-9+/]{43}=$/.test(key) ? [key] : [];
 }
 
-function write({ metadata }: Node, claims: string): void {
+function setClaims({ metadata }: Node, claims: string): void {
   const { [CLAIMS]: _written, ...others } = metadata.annotations ?? {};
   const annotations = claims === '' ? others : { ...others, [CLAIMS]: claims };
   if (Object.keys(annotations).length > 0 || metadata.annotations !== undefined) metadata.annotations = annotations;

@@ -19,17 +19,17 @@ type Labels = Readonly<Record<string, string>>;
 
 /**
  * Creates the plugin. `configuration` has lists of labels (`a=b,c=d`). Its `clusterDefaultNodeSelector` is the selector of
- * namespaces without the annotation. The list of a namespace has the only labels that the selectors of its pods may have. The
- * plugin refuses a pod with 403 if its selector conflicts, and with 500 if a list is invalid.
+ * namespaces without the annotation. If there is a list for a namespace, the selectors of its pods may have no other labels.
+ * The plugin refuses a pod with 403 if its selector conflicts, and with 500 if a list is invalid.
  */
 export function podNodeSelector(listers: Listers, configuration: Labels = {}): AdmissionPlugin {
   const lister = listers.of(namespaces);
-  const wantedBy = async ({ namespace }: AdmissionAttributes): Promise<Labels> => {
-    const found: Namespace | undefined = lister.get('', namespace) ?? (await lister.live('', namespace));
-    return labelsOf(found?.metadata.annotations?.[ANNOTATION] ?? configuration[DEFAULT] ?? '');
+  const namespaceSelector = async ({ namespace: name }: AdmissionAttributes): Promise<Labels> => {
+    const namespace: Namespace | undefined = lister.get('', name) ?? (await lister.live('', name));
+    return labelsOf(namespace?.metadata.annotations?.[ANNOTATION] ?? configuration[DEFAULT] ?? '');
   };
-  const checkConflict = (attributes: AdmissionAttributes, wanted: Labels, own: Labels): void => {
-    if (Object.entries(wanted).every(([key, value]) => (ownMember(own, key) ?? value) === value)) return;
+  const checkConflict = (attributes: AdmissionAttributes, ofNamespace: Labels, ofPod: Labels): void => {
+    if (Object.entries(ofNamespace).every(([key, value]) => (ownMember(ofPod, key) ?? value) === value)) return;
     throw refusal(attributes, 'pod node label selector conflicts with its namespace node label selector');
   };
   return {
@@ -38,19 +38,19 @@ export function podNodeSelector(listers: Listers, configuration: Labels = {}): A
     async admit(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const wanted = await wantedBy(attributes);
-      const own = pod.spec.nodeSelector ?? {};
-      checkConflict(attributes, wanted, own);
-      if (Object.keys(wanted).length > 0) pod.spec.nodeSelector = { ...wanted, ...own };
+      const ofNamespace = await namespaceSelector(attributes);
+      const ofPod = pod.spec.nodeSelector ?? {};
+      checkConflict(attributes, ofNamespace, ofPod);
+      if (Object.keys(ofNamespace).length > 0) pod.spec.nodeSelector = { ...ofNamespace, ...ofPod };
     },
     async validate(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const own = pod.spec.nodeSelector ?? {};
-      checkConflict(attributes, await wantedBy(attributes), own);
+      const ofPod = pod.spec.nodeSelector ?? {};
+      checkConflict(attributes, await namespaceSelector(attributes), ofPod);
       const allowed = labelsOf(ownMember(configuration, attributes.namespace) ?? '');
       if (Object.keys(allowed).length === 0) return;
-      if (Object.entries(own).every(([key, value]) => ownMember(allowed, key) === value)) return;
+      if (Object.entries(ofPod).every(([key, value]) => ownMember(allowed, key) === value)) return;
       throw refusal(attributes, 'pod node label selector labels conflict with its namespace whitelist');
     },
   };

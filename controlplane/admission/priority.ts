@@ -52,11 +52,11 @@ async function setPriority(
   let priority = 0;
   let policy = 'PreemptLowerPriority';
   const name = spec.priorityClassName ?? '';
-  const found = name === '' ? defaultClass(lister) : (lister.get('', name) ?? (await lister.live('', name)));
-  if (found !== undefined) {
-    priority = found.value ?? 0;
-    policy = found.preemptionPolicy ?? policy;
-    spec.priorityClassName = found.metadata.name ?? '';
+  const priorityClass = name === '' ? defaultClass(lister) : (lister.get('', name) ?? (await lister.live('', name)));
+  if (priorityClass !== undefined) {
+    priority = priorityClass.value ?? 0;
+    policy = priorityClass.preemptionPolicy ?? policy;
+    spec.priorityClassName = priorityClass.metadata.name ?? '';
   } else if (name !== '') throw refusal(attributes, `no PriorityClass with name ${name} was found`);
   if (spec.priority !== undefined && spec.priority !== null && spec.priority !== priority) {
     throw refusal(
@@ -65,11 +65,11 @@ async function setPriority(
     );
   }
   spec.priority = priority;
-  const given = spec.preemptionPolicy;
-  if (given !== undefined && given !== null && given !== policy) {
+  const podPolicy = spec.preemptionPolicy;
+  if (podPolicy !== undefined && podPolicy !== null && podPolicy !== policy) {
     throw refusal(
       attributes,
-      `the string value of PreemptionPolicy (${given}) must not be provided in pod spec; priority admission controller computed ${policy} from the given PriorityClass name`,
+      `the string value of PreemptionPolicy (${podPolicy}) must not be provided in pod spec; priority admission controller computed ${policy} from the given PriorityClass name`,
     );
   }
   spec.preemptionPolicy = policy;

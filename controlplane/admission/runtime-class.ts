@@ -22,9 +22,9 @@ export function runtimeClassPlugin(listers: Listers): AdmissionPlugin {
     async admit(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const found = await classOf(pod.spec, attributes, lister);
-      if (found === undefined) return;
-      const fixed = found.overhead?.podFixed;
+      const runtimeClass = await classOf(pod.spec, attributes, lister);
+      if (runtimeClass === undefined) return;
+      const fixed = runtimeClass.overhead?.podFixed;
       if (fixed !== undefined && fixed !== null) {
         const named = pod.spec.overhead ?? {};
         if (Object.keys(named).length > 0 && !sameResources(named, fixed)) {
@@ -32,13 +32,14 @@ export function runtimeClassPlugin(listers: Listers): AdmissionPlugin {
         }
         pod.spec.overhead = { ...fixed };
       }
-      if (found.scheduling !== undefined && found.scheduling !== null) schedule(pod.spec, found.scheduling, attributes);
+      if (runtimeClass.scheduling !== undefined && runtimeClass.scheduling !== null)
+        schedule(pod.spec, runtimeClass.scheduling, attributes);
     },
     async validate(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const found = await classOf(pod.spec, attributes, lister);
-      const fixed = found?.overhead?.podFixed;
+      const runtimeClass = await classOf(pod.spec, attributes, lister);
+      const fixed = runtimeClass?.overhead?.podFixed;
       if (fixed !== undefined && fixed !== null) {
         if (sameResources(pod.spec.overhead ?? undefined, fixed)) return;
         throw refusal(attributes, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
@@ -59,9 +60,9 @@ async function classOf(
   if (name === undefined || name === null) return undefined;
   const fault = requestNameFault(name);
   if (fault !== undefined) throw newErrorWithoutReason(fault);
-  const found = lister.get('', name) ?? (await lister.live('', name));
-  if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${quoteText(name)} not found`);
-  return found;
+  const runtimeClass = lister.get('', name) ?? (await lister.live('', name));
+  if (runtimeClass === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${quoteText(name)} not found`);
+  return runtimeClass;
 }
 
 function schedule(

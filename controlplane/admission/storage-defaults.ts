@@ -74,10 +74,10 @@ export function persistentVolumeClaimResize(listers: Listers): AdmissionPlugin {
       if (!isClaim(attributes)) return;
       const claim = attributes.object as PersistentVolumeClaim | undefined;
       const old = attributes.oldObject as PersistentVolumeClaim | undefined;
-      const asked = claim?.spec?.resources?.requests?.['storage'];
-      const had = old?.spec?.resources?.requests?.['storage'];
-      if (asked === undefined || had === undefined) return;
-      if (compareQuantities(parseQuantity(asked), parseQuantity(had)) <= 0) return;
+      const requested = claim?.spec?.resources?.requests?.['storage'];
+      const before = old?.spec?.resources?.requests?.['storage'];
+      if (requested === undefined || before === undefined) return;
+      if (compareQuantities(parseQuantity(requested), parseQuantity(before)) <= 0) return;
       if (old?.status?.phase !== 'Bound')
         throw refusal(attributes, 'Only bound persistent volume claims can be expanded');
       const name = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? old.spec?.storageClassName ?? '';

@@ -22,10 +22,10 @@ export function convertedObjects(answer: unknown, { uid, version }: Question): r
   checkReviewKind(review, { group: GROUP, version, kind: KIND });
   const response = memberOf(review, 'ConversionReview.response', 'ConversionResponse', isJsonObject) ?? undefined;
   const inResponse = 'ConversionResponse.response';
-  const answered = memberOf(response, `${inResponse}.uid`, 'types.UID', isText) ?? '';
+  const answeredUid = memberOf(response, `${inResponse}.uid`, 'types.UID', isText) ?? '';
   const result = memberOf(response, `${inResponse}.result`, 'v1.Status', isJsonObject) ?? undefined;
   const objects = memberOf(response, `${inResponse}.convertedObjects`, '[]runtime.RawExtension', isList) ?? [];
-  if (version === 'v1') checkIdentity(review, response, { uid, answered });
+  if (version === 'v1') checkIdentity(review, response, { uid, answeredUid });
   if (response === undefined) throw new Error('no response provided');
   const [status, message] = ['status', 'message'].map((name) => {
     const value = result?.[name];
@@ -54,7 +54,7 @@ function memberOf<Value extends JsonValue>(
 function checkIdentity(
   review: JsonObject,
   response: JsonObject | undefined,
-  { uid, answered }: { readonly uid: string; readonly answered: string },
+  { uid, answeredUid }: { readonly uid: string; readonly answeredUid: string },
 ): void {
   const [apiVersion, kind] = ['apiVersion', 'kind'].map((name) => {
     const value = review[name];
@@ -64,8 +64,8 @@ function checkIdentity(
     const shown = apiVersion === '' ? '/' : apiVersion;
     throw new Error(`expected webhook response of ${GROUP}/v1, Kind=${KIND}, got ${shown}, Kind=${kind ?? ''}`);
   }
-  if (response !== undefined && answered !== uid)
-    throw new Error(`expected response.uid=${quoteText(uid)}, got ${quoteText(answered)}`);
+  if (response !== undefined && answeredUid !== uid)
+    throw new Error(`expected response.uid=${quoteText(uid)}, got ${quoteText(answeredUid)}`);
 }
 
 /** Reads an object of a webhook's response. Throws a 500 for a value that is no object of the API. */

@@ -19,7 +19,10 @@ export class Correlation {
     this.#schema = schema;
   }
 
-  /** Compares the innermost value on the path that has a counterpart in `old`. */
+  /**
+   * Returns whether the value at the path is unchanged, or the innermost list or object around it if items of a list cannot be
+   * matched or a member is missing. False for a value without a counterpart in `old`.
+   */
   isUnchanged(path: string, object: JsonValue, old: JsonValue): boolean {
     if (path === '' || path === '<nil>') return this.#equal(object, old);
     let now: JsonValue | undefined = object;

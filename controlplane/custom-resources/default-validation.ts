@@ -19,7 +19,7 @@ export function schemaDefaultErrors(schema: JsonSchema, path: string): FieldErro
  * Returns the errors of the defaults of a schema. `path` is its path. Members without a schema of their own have no defaults.
  */
 function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
-  const errors = schema.default === undefined ? [] : ofDefault(schema, schema.default, `${path}.default`);
+  const errors = schema.default === undefined ? [] : errorsOfDefault(schema, schema.default, `${path}.default`);
   const items = itemsOf(schema);
   if (items !== undefined) errors.push(...defaultErrors(items, `${path}.items`));
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
@@ -28,13 +28,13 @@ function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
   return errors;
 }
 
-function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldError[] {
+function errorsOfDefault(schema: JsonSchema, value: JsonValue, path: string): FieldError[] {
   const unknown: string[] = [];
   const pruned = pruneValue(cloneJson(value), schema, '', unknown);
   const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
   const misplaced = isJsonObject(value) ? embeddedErrors(value, schema, '') : [];
-  const found = misplaced.length > 0 ? misplaced : validateValue(value, withoutEither(schema), '');
-  if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
+  const invalidParts = misplaced.length > 0 ? misplaced : validateValue(value, withoutEither(schema), '');
+  if (invalidParts.length > 0) return [...errors, ...invalidParts.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;
   const { rules } = compileRules(schema, path, { isResource });
   const failed = validateRules(rules, value, value, { path });

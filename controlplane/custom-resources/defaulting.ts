@@ -29,6 +29,7 @@ export function applyDefaultsToStored(object: JsonObject, schema: JsonSchema): v
 
 const sizes = new WeakMap<object, number>();
 
+/** Returns about the size of a value as JSON. Each character counts as one byte. */
 function sizeOf(value: JsonValue): number {
   if (typeof value !== 'object' || value === null) return typeof value === 'string' ? value.length : 8;
   let size = sizes.get(value);

@@ -114,22 +114,22 @@ export const isTrue = (definition: Definition, type: string): boolean =>
 /** Adds or updates the condition. The transition time changes only if the status changes. */
 export function setCondition(
   status: DefinitionStatus,
-  wanted: Omit<DefinitionCondition, 'lastTransitionTime'>,
+  condition: Omit<DefinitionCondition, 'lastTransitionTime'>,
   nowMs: number,
 ): void {
   const conditions = (status.conditions ??= []);
-  const found = conditions.find((condition) => condition.type === wanted.type);
-  if (found === undefined) {
-    const { type, status: state, reason, message } = wanted;
+  const existing = conditions.find(({ type }) => type === condition.type);
+  if (existing === undefined) {
+    const { type, status: state, reason, message } = condition;
     conditions.push({ type, status: state, lastTransitionTime: formatTime(nowMs), reason, message });
     return;
   }
-  if (found.status !== wanted.status) {
-    found.status = wanted.status;
-    found.lastTransitionTime = formatTime(nowMs);
+  if (existing.status !== condition.status) {
+    existing.status = condition.status;
+    existing.lastTransitionTime = formatTime(nowMs);
   }
-  found.reason = wanted.reason;
-  found.message = wanted.message;
+  existing.reason = condition.reason;
+  existing.message = condition.message;
 }
 
 /** Whether the group belongs to Kubernetes, so that its definitions need an approval. */

@@ -88,7 +88,7 @@ function enter(schema: JsonSchema, name: string): { readonly schema: JsonSchema;
   return typeof additionalProperties === 'object' ? { schema: additionalProperties, named: false } : undefined;
 }
 
-/** Returns why a path is invalid in the schema, or undefined. */
+/** Returns why a path is invalid in the schema, or `undefined` if it is valid. */
 export function fieldPathError(path: string, schema: JsonSchema): string | undefined {
   const read = readFieldPath(path, schema, { brackets: true });
   return 'error' in read ? read.error : undefined;

@@ -78,12 +78,12 @@ export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
   const items = itemsOf(schema);
   if (items === undefined || schema[PRESERVES] !== true) return items;
   if (items[PRESERVES] === true || items['x-kubernetes-int-or-string'] === true) return items;
-  let found = preservingItems.get(items);
-  if (found === undefined) {
-    found = { ...items, [PRESERVES]: true };
-    preservingItems.set(items, found);
+  let preserving = preservingItems.get(items);
+  if (preserving === undefined) {
+    preserving = { ...items, [PRESERVES]: true };
+    preservingItems.set(items, preserving);
   }
-  return found;
+  return preserving;
 }
 
 const NO_MEMBERS: JsonSchema = {};

@@ -15,11 +15,11 @@ const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.cre
  * `<invalid>` in a column of type `date`.
  */
 export function printerColumns(columns: readonly PrinterColumn[] | undefined): TableColumns {
-  const own = columns === undefined || columns.length === 0 ? [AGE] : columns;
-  const paths = own.map(({ jsonPath }) => parseJsonPath(jsonPath));
+  const printed = columns === undefined || columns.length === 0 ? [AGE] : columns;
+  const paths = printed.map(({ jsonPath }) => parseJsonPath(jsonPath));
   return {
-    columns: [nameColumn, ...own.map((one) => definition(one))],
-    cells: (object) => [nameOf(object), ...own.map(({ type }, index) => cell(object, type, paths[index]))],
+    columns: [nameColumn, ...printed.map((one) => definition(one))],
+    cells: (object) => [nameOf(object), ...printed.map(({ type }, index) => cell(object, type, paths[index]))],
   };
 }
 

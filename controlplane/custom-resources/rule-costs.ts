@@ -10,8 +10,8 @@ import type { JsonSchema } from './json-schema.ts';
 /** The limits of kube-apiserver: `StaticEstimatedCostLimit` and `StaticEstimatedCRDCostLimit`. */
 const RULE_LIMIT = 10_000_000;
 const TOTAL_LIMIT = 100_000_000;
-/** How many of the most expensive rules the error names. */
-const SHOWN = 4;
+/** The number of the most expensive rules that errors name. */
+const MAX_SHOWN_RULES = 4;
 /** The cost from which on the error may name a rule. */
 const MIN_SHOWN_COST = TOTAL_LIMIT / 100;
 
@@ -23,8 +23,8 @@ export function countInside(count: Count, schema: JsonSchema): Count {
   if (count === undefined) return undefined;
   const isMap = schema.type === 'object' && schema.additionalProperties !== undefined;
   if (schema.type !== 'array' && !isMap) return count;
-  const most = isMap ? schema.maxProperties : schema.maxItems;
-  return most === undefined ? undefined : Math.min(UNBOUNDED, count * Math.max(0, most));
+  const max = isMap ? schema.maxProperties : schema.maxItems;
+  return max === undefined ? undefined : Math.min(UNBOUNDED, count * Math.max(0, max));
 }
 
 /** Adds up the estimated costs of the rules of one schema. */
@@ -40,7 +40,7 @@ export class RuleCosts {
     this.#total = Math.min(UNBOUNDED, this.#total + cost);
     if (cost >= MIN_SHOWN_COST) {
       this.#largest.push({ path, cost });
-      this.#largest = this.#largest.sort((a, b) => b.cost - a.cost).slice(0, SHOWN);
+      this.#largest = this.#largest.sort((a, b) => b.cost - a.cost).slice(0, MAX_SHOWN_RULES);
     }
     return isKnown || cost <= RULE_LIMIT ? [] : [forbidden(path, excess(name, cost, RULE_LIMIT))];
   }

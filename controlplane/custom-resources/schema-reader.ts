@@ -25,13 +25,13 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
       const pruned = prune(value as JsonObject, schema);
       yield;
       const meta = decodeMetadata(metadata, (value as JsonObject)['metadata']);
-      const own = cloneJson(pruned.value);
+      const members = cloneJson(pruned.value);
       yield;
       const embedded: string[] = [];
-      conformEmbedded(own, schema, '', { metadata, unknown: embedded, isRoot: true });
+      conformEmbedded(members, schema, '', { metadata, unknown: embedded, isRoot: true });
       yield;
       const unknown = [...meta.unknown.map((path) => `metadata.${path}`), ...[...pruned.unknown, ...embedded].sort()];
-      const object = { ...own, metadata: meta.value } as unknown as KubeObject;
+      const object = { ...members, metadata: meta.value } as unknown as KubeObject;
       return { object, unknown };
     },
     applyDefaults: (object) => applyDefaults(object as unknown as JsonObject, schema),
@@ -79,15 +79,15 @@ function conformResource(value: JsonObject, path: string, { metadata, unknown }:
     if (member !== undefined && typeof member !== 'string')
       throw invalidMember(`${path}.${name}`, member, 'must be a string');
   }
-  const own = value['metadata'];
-  if (!isJsonObject(own)) return;
+  const embedded = value['metadata'];
+  if (!isJsonObject(embedded)) return;
   try {
-    const decoded = decodeMetadata(metadata, own);
+    const decoded = decodeMetadata(metadata, embedded);
     value['metadata'] = decoded.value;
     for (const name of decoded.unknown) unknown.push(`${path}.metadata.${name}`);
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    throw invalidMember(`${path}.metadata`, own, error.message);
+    throw invalidMember(`${path}.metadata`, embedded, error.message);
   }
 }
 

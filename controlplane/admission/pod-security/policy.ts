@@ -38,14 +38,14 @@ type Labels = Readonly<Record<string, string>>;
  * workloads cause warnings.
  */
 export function policyOf(
-  own: Labels | undefined,
+  namespaceLabels: Labels | undefined,
   defaults: Labels = {},
 ): {
   readonly policy: Policy;
   readonly errors: readonly FieldError[];
 } {
   const errors: FieldError[] = [];
-  const labels: Labels = { ...defaults, ...own };
+  const labels: Labels = { ...defaults, ...namespaceLabels };
   const read = (mode: Mode): LevelVersion => {
     let level: Level = 'privileged';
     const text = labels[PREFIX + mode];
@@ -64,11 +64,12 @@ export function policyOf(
     return { ...PRIVILEGED, level };
   };
   const [enforce, audit, warn] = [read('enforce'), read('audit'), read('warn')];
-  const isEnforced = LEVELS.some((level) => level === own?.[`${PREFIX}enforce`]);
+  const isEnforced = LEVELS.some((level) => level === namespaceLabels?.[`${PREFIX}enforce`]);
   const isStricter = levelRank(enforce.level) > levelRank(warn.level);
-  if (!isEnforced || !isStricter || own?.[`${PREFIX}warn`] !== undefined)
+  if (!isEnforced || !isStricter || namespaceLabels?.[`${PREFIX}warn`] !== undefined)
     return { policy: { enforce, audit, warn }, errors };
-  const follows = own?.[`${PREFIX}warn-version`] === undefined ? enforce : { ...warn, level: enforce.level };
+  const follows =
+    namespaceLabels?.[`${PREFIX}warn-version`] === undefined ? enforce : { ...warn, level: enforce.level };
   return { policy: { enforce, audit, warn: follows }, errors };
 }
 

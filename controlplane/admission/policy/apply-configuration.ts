@@ -84,7 +84,7 @@ function plain(value: CelValue, path: readonly string[], removed: string[][]): J
   return out;
 }
 
-interface Found {
+interface Violations {
   readonly unknown: string[];
   readonly atomic: string[];
 }
@@ -93,35 +93,35 @@ function inspectStruct(
   struct: StructType,
   value: Readonly<Record<string, JsonValue | undefined>>,
   path: string,
-  found: Found,
+  violations: Violations,
 ): void {
   for (const [name, inner] of Object.entries(value)) {
     const at = `${path}.${name}`;
     const field = struct.fields.get(name);
     if (inner === undefined) continue;
     if (field === undefined) {
-      if (struct.preserveUnknown !== true) found.unknown.push(at);
+      if (struct.preserveUnknown !== true) violations.unknown.push(at);
       continue;
     }
     const ownType = field.type.kind === 'struct' ? field.type.struct.mapType : undefined;
-    if (isJsonObject(inner) && (field.mapType ?? ownType) === 'atomic') found.atomic.push(at);
-    if (Array.isArray(inner) && (field.listType ?? 'atomic') === 'atomic') found.atomic.push(at);
-    inspect(field.type, inner, at, found);
+    if (isJsonObject(inner) && (field.mapType ?? ownType) === 'atomic') violations.atomic.push(at);
+    if (Array.isArray(inner) && (field.listType ?? 'atomic') === 'atomic') violations.atomic.push(at);
+    inspect(field.type, inner, at, violations);
   }
 }
 
-function inspect(type: TypeNode, value: JsonValue, path: string, found: Found): void {
-  if (type.kind === 'struct' && isJsonObject(value)) inspectStruct(type.struct, value, path, found);
+function inspect(type: TypeNode, value: JsonValue, path: string, violations: Violations): void {
+  if (type.kind === 'struct' && isJsonObject(value)) inspectStruct(type.struct, value, path, violations);
   else if (type.kind === 'list' && Array.isArray(value)) {
     value.forEach((item, index) => {
       const at = `${path}[${index}]`;
       const isAtomic = type.items.kind === 'struct' && type.items.struct.mapType === 'atomic' && isJsonObject(item);
-      if (isAtomic) found.atomic.push(at);
-      inspect(type.items, item, at, found);
+      if (isAtomic) violations.atomic.push(at);
+      inspect(type.items, item, at, violations);
     });
   } else if (type.kind === 'map' && isJsonObject(value)) {
     for (const [key, inner] of Object.entries(value)) {
-      if (inner !== undefined) inspect(type.values, inner, `${path}.${key}`, found);
+      if (inner !== undefined) inspect(type.values, inner, `${path}.${key}`, violations);
     }
   }
 }

@@ -68,7 +68,7 @@ export function paramsAuthorization(options: ParamsAuthorizationOptions): Admiss
     if (await mayRead(attributes.user, 'get', kind, { namespace: '*', name: '*' })) return;
     const which = `(kind=${kind.kind ?? ''}, apiVersion=${kind.apiVersion ?? ''})`;
     const text = `must have "get" permission on all objects of the referenced paramKind ${which}`;
-    throw refused(attributes, policy, 'spec.paramKind', text);
+    throw notPermitted(attributes, policy, 'spec.paramKind', text);
   };
   const checkBinding = async (
     attributes: AdmissionAttributes,
@@ -84,7 +84,7 @@ export function paramsAuthorization(options: ParamsAuthorizationOptions): Admiss
     const verb = ref.selector === undefined ? 'get' : 'list';
     if (await mayRead(attributes.user, verb, kind, { namespace, name })) return;
     const text = `does not have "${verb}" permission on the object referenced by paramRef`;
-    throw refused(attributes, binding, 'spec.paramRef', text);
+    throw notPermitted(attributes, binding, 'spec.paramRef', text);
   };
   return {
     name: 'PolicyParamsAuthorization',
@@ -101,7 +101,7 @@ export function paramsAuthorization(options: ParamsAuthorizationOptions): Admiss
 
 const isBindings = (resource: string): resource is keyof typeof POLICIES => Object.hasOwn(POLICIES, resource);
 
-/** Returns every resource for a kind that is not known. */
+/** Returns the resource of a kind of parameters. `*` stands for each part that cannot be found. */
 function resourceOfKind(
   served: readonly ResourceInfo[],
   kind: ParamKind,
@@ -112,7 +112,7 @@ function resourceOfKind(
   return { ...gv, resource: info?.resource ?? '*' };
 }
 
-function refused(attributes: AdmissionAttributes, object: KubeObject, field: string, text: string): Error {
+function notPermitted(attributes: AdmissionAttributes, object: KubeObject, field: string, text: string): Error {
   const who = `user ${attributes.user.name}`;
   const kind = { group: GROUP, resource: object.kind ?? attributes.resource.resource };
   return newInvalid(kind, nameOf(attributes), [forbidden(field, `${who} ${text}`)]);

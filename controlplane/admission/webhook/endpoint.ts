@@ -33,7 +33,7 @@ export function failedCall(config: ClientConfig, timeoutSeconds: number, error: 
   return `Post ${quoteText(shownUrl(config, timeoutSeconds))}: ${isLate ? 'context deadline exceeded' : reason}`;
 }
 
-/** Returns the URL as in error messages: with the port of a service, and without the default port of its scheme. */
+/** Returns the URL as in error messages: always with the port of a service, and with the port of a URL if it names one. */
 function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): string {
   const query = `timeout=${timeoutSeconds}s`;
   if (url !== undefined && url !== null && url !== '') {

@@ -88,10 +88,10 @@ function ruleMatches(rule: Rule, resource: GroupVersionResource, { attributes, i
 
 function resourceMatches(pattern: string, resource: string, subresource: string): boolean {
   const slash = pattern.indexOf('/');
-  const wanted = slash < 0 ? pattern : pattern.slice(0, slash);
-  const wantedSub = slash < 0 ? '' : pattern.slice(slash + 1);
-  if (wanted !== '*' && wanted !== resource) return false;
-  return wantedSub === subresource || wantedSub === '*';
+  const patternResource = slash < 0 ? pattern : pattern.slice(0, slash);
+  const patternSubresource = slash < 0 ? '' : pattern.slice(slash + 1);
+  if (patternResource !== '*' && patternResource !== resource) return false;
+  return patternSubresource === subresource || patternSubresource === '*';
 }
 
 function namespaceMatches(webhook: Webhook, input: MatchInput): boolean {

@@ -109,8 +109,8 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
    */
   async #apply(name: string, view: ReviewView, patch: JsonPatch, attributes: AdmissionAttributes): Promise<boolean> {
     const { conversion } = this.options;
-    const { object: own } = attributes;
-    if (view.object === undefined || own === undefined)
+    const { object } = attributes;
+    if (view.object === undefined || object === undefined)
       throw newInternalError(
         `admission webhook ${quoteText(name)} attempted to modify the object, which is not supported for this operation`,
       );
@@ -126,8 +126,10 @@ class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
       throw isStatusError(error) ? error : newInternalError(errorMessage(error), error);
     }
     if (jsonEqual(patched, view.object)) return false;
-    const isOwn = view.object.apiVersion === own.apiVersion && view.object.kind === own.kind;
-    attributes.setObject(isOwn ? patched : await conversion.convert(patched, kindOfObject(own, attributes.kind)));
+    const isSameKind = view.object.apiVersion === object.apiVersion && view.object.kind === object.kind;
+    attributes.setObject(
+      isSameKind ? patched : await conversion.convert(patched, kindOfObject(object, attributes.kind)),
+    );
     return true;
   }
 }
