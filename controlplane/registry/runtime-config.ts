@@ -71,8 +71,8 @@ function partsOf(key: string): string[] {
 export function servedResources(pairs: Pairs): (info: ResourceInfo) => boolean {
   const off = new Set<string>();
   const isOn = (key: string): boolean => TRUE.has(pairs[key] ?? '');
-  const own = Object.keys(pairs).filter((key) => !STAGES.some(([stage]) => stage === key));
-  const named = new Map(own.map((key) => [partsOf(key).join('/'), isOn(key)]));
+  const singleKeys = Object.keys(pairs).filter((key) => !STAGES.some(([stage]) => stage === key));
+  const named = new Map(singleKeys.map((key) => [partsOf(key).join('/'), isOn(key)]));
   for (const { group, version, resource } of builtinResources()) {
     let served = /^v\d+$/.test(version);
     for (const [stage, pattern] of STAGES) {

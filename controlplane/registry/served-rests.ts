@@ -139,13 +139,13 @@ function actionRests({ stores }: Registry, options: ServeOptions, decoder: Decod
 
 /** Returns the rows in the order of the table. The later of two rows for one path counts. */
 function inOrder(rests: readonly Rest[]): Rest[] {
-  const found = new Map<string, Rest>();
+  const byPath = new Map<string, Rest>();
   const keyOfRest = ({ info, subresource }: Rest): string =>
     `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
-  for (const rest of rests) found.set(keyOfRest(rest), rest);
+  for (const rest of rests) byPath.set(keyOfRest(rest), rest);
   const order = new Map(
     builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]),
   );
   const indexOf = ({ info }: Rest): number => order.get(`${info.group}/${info.version}/${info.resource}`) ?? order.size;
-  return [...found.values()].sort((a, b) => indexOf(a) - indexOf(b));
+  return [...byPath.values()].sort((a, b) => indexOf(a) - indexOf(b));
 }

@@ -63,20 +63,20 @@ function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStra
     | { maxSurge?: string | number; maxUnavailable?: string | number }
     | undefined;
   if (rolling === undefined) return [required(`${path}.rollingUpdate`)];
-  const own = `${path}.rollingUpdate`;
+  const at = `${path}.rollingUpdate`;
   const errors = [
-    ...countOrPercentErrors(`${own}.maxUnavailable`, rolling.maxUnavailable),
-    ...countOrPercentErrors(`${own}.maxSurge`, rolling.maxSurge),
+    ...countOrPercentErrors(`${at}.maxUnavailable`, rolling.maxUnavailable),
+    ...countOrPercentErrors(`${at}.maxSurge`, rolling.maxSurge),
   ];
   errors.push(
-    ...notAbove100(`${own}.maxUnavailable`, rolling.maxUnavailable),
-    ...notAbove100(`${own}.maxSurge`, rolling.maxSurge),
+    ...notAbove100(`${at}.maxUnavailable`, rolling.maxUnavailable),
+    ...notAbove100(`${at}.maxSurge`, rolling.maxSurge),
   );
   if (!isZero(rolling.maxSurge) && !isZero(rolling.maxUnavailable)) {
-    errors.push(invalid(`${own}.maxSurge`, rolling.maxSurge, 'may not be set when maxUnavailable is non-zero'));
+    errors.push(invalid(`${at}.maxSurge`, rolling.maxSurge, 'may not be set when maxUnavailable is non-zero'));
   }
   if (isZero(rolling.maxSurge) && isZero(rolling.maxUnavailable))
-    errors.push(required(`${own}.maxUnavailable`, 'cannot be 0 when maxSurge is 0'));
+    errors.push(required(`${at}.maxUnavailable`, 'cannot be 0 when maxSurge is 0'));
   return errors;
 }
 

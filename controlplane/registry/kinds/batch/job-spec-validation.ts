@@ -17,7 +17,7 @@ const RESTART = ['OnFailure', 'Never'];
 /** The largest `parallelism` and `maxFailedIndexes` of an indexed job, as in kube-apiserver. */
 const MAX_INDEXED = 100_000;
 /** The maximum number of characters of `managedBy`. */
-const MAX_MANAGED_BY = 63;
+const MAX_MANAGED_BY_LENGTH = 63;
 
 /** Returns the errors of a job's spec. `path` is its path. */
 export function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
@@ -34,7 +34,7 @@ export function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
     errors.push(required(`${path}.backoffLimitPerIndex`, 'when maxFailedIndexes is specified'));
   if (spec.managedBy !== undefined) {
     errors.push(...domainPrefixedPathErrors(`${path}.managedBy`, spec.managedBy));
-    if (spec.managedBy.length > MAX_MANAGED_BY) errors.push(tooLong(`${path}.managedBy`, MAX_MANAGED_BY));
+    if (spec.managedBy.length > MAX_MANAGED_BY_LENGTH) errors.push(tooLong(`${path}.managedBy`, MAX_MANAGED_BY_LENGTH));
   }
   errors.push(
     ...completionErrors(spec, path),

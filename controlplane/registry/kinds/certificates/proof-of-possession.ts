@@ -11,6 +11,7 @@ import { verifiesInTime } from '../../../../api/pki/signing.ts';
 const STUB = 'spec.stubPKCS10Request';
 const KEY = 'spec.pkixPublicKey';
 const PROOF = 'spec.proofOfPossession';
+/** The maximum number of bytes of the request, of the key and of the signature. */
 const MAX_BYTES = 10 * 1024;
 const CURVES: ReadonlySet<string> = new Set(['prime256v1', 'secp384r1', 'secp521r1']);
 const MODULUS_BITS: ReadonlySet<number> = new Set([3072, 4096]);

@@ -58,8 +58,8 @@ function roles(node: Node): string {
   return found.size === 0 ? '<none>' : [...found].sort().join(',');
 }
 
-const address = (node: Node, wanted: string): string =>
-  orNone((node.status?.addresses ?? []).find(({ type }) => type === wanted)?.address);
+const address = (node: Node, addressType: string): string =>
+  orNone((node.status?.addresses ?? []).find(({ type }) => type === addressType)?.address);
 const unknown = (text: string | undefined): string => (text === undefined || text === '' ? '<unknown>' : text);
 
 /** Formats the kernel version and the architecture, for example `6.1.0 (amd64)`. */

@@ -56,7 +56,7 @@ function csiErrors(csi: NonNullable<VolumeSpec['csi']>, at: string): FieldError[
   ];
 }
 
-/** `name` is the name of the volume. */
+/** Validates one source of a spec. `at` is the path of the source, and `name` is the name of the volume. */
 type Check = (spec: VolumeSpec, at: string, name: string) => FieldError[];
 
 const CHECKS = {
