@@ -25,6 +25,7 @@ const UNSET = -2_147_483_648;
 export function customScale(scale: ScaleSubresource): ScaleView {
   const path = quoteText(scale.specReplicasPath);
   return {
+    replicasPath: namesOf(scale.specReplicasPath),
     scaleOf(object) {
       const replicas = valueAt(object, scale.specReplicasPath);
       if (typeof replicas !== 'number') throw newInternalError(`the spec replicas field ${path} does not exist`);
@@ -53,9 +54,12 @@ function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number
   });
 }
 
+/** Returns the names of a path such as `.spec.replicas`. */
+const namesOf = (path: string): string[] => path.split('.').slice(1);
+
 /** Sets the value at a path of names. Creates the objects on the path that are missing. */
 function setAt(object: JsonObject, path: string, value: JsonValue): void {
-  const names = path.split('.').slice(1);
+  const names = namesOf(path);
   let inner = object;
   for (const name of names.slice(0, -1)) {
     let next = ownMember(inner, name);
@@ -91,7 +95,7 @@ export function validateScaleFields(
 
 /** Returns the value at a path of names, `undefined` if there is none, or the error of a value of another type. */
 function nested(object: KubeObject, path: string, type: 'int64' | 'string'): JsonValue | undefined | FieldError {
-  const names = path.split('.').slice(1);
+  const names = namesOf(path);
   const wrong = (at: string, value: JsonValue, expected: string): FieldError =>
     invalid(
       path,

@@ -4,7 +4,7 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../api/meta/names.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { restore } from '../registry/generic-strategy.ts';
-import type { Conversion, Strategy, UpdateStrategy } from '../registry/strategy.ts';
+import type { Conversion, Strategy, StrategyContext, UpdateStrategy } from '../registry/strategy.ts';
 import type { DefinitionVersion } from './definition.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -62,28 +62,23 @@ function validationOf(
   const { rules } = compileRules(schema, '');
   const hasStatus = version.subresources?.status !== undefined;
   const validator = { schema, rules, scale: version.subresources?.scale };
-  const warnings = new WeakMap<KubeObject, string[]>();
   const validate = (
     object: KubeObject,
     old: KubeObject | undefined,
-    written: KubeObject,
-    earlier: readonly FieldError[] = [],
+    { request, metadataErrors: earlier = [] }: StrategyContext,
   ): FieldError[] | Promise<FieldError[]> => {
-    const texts: string[] = [];
-    warnings.set(written, texts);
-    const warn = (text: string): number => texts.push(text);
+    // Refused writes have these warnings as well.
+    const warn = (text: string): void => request.warn(text);
     return validateCustomObjectInTurns(validator, object, old, { warn, statusOnly, earlier });
   };
-  const warningsOnUpdate = (object: KubeObject, old: KubeObject): string[] => [
-    ...(warnings.get(object) ?? []),
-    ...finalizerWarnings(object.metadata.finalizers, old.metadata.finalizers),
-  ];
+  const warningsOnUpdate = (object: KubeObject, old: KubeObject): string[] =>
+    finalizerWarnings(object.metadata.finalizers, old.metadata.finalizers);
   const warningsOnCreate = ({ metadata }: KubeObject): string[] => finalizerWarnings(metadata.finalizers, []);
   const view = (object: KubeObject): KubeObject =>
     conversion.convertAll === undefined ? writtenView(conversion, object, { hasStatus, statusOnly }) : object;
   return {
-    validateCreate: (object, { metadataErrors }) => validate(view(object), undefined, object, metadataErrors),
-    validateUpdate: (object, old, { metadataErrors }) => validate(view(object), view(old), object, metadataErrors),
+    validateCreate: (object, context) => validate(view(object), undefined, context),
+    validateUpdate: (object, old, context) => validate(view(object), view(old), context),
     warningsOnCreate,
     warningsOnUpdate,
   };

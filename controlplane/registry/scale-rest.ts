@@ -81,15 +81,16 @@ class ScaleWrites {
   rescale(context: RequestContext, scaleFrom: (current: Scale) => Scale): Change['compute'] {
     return (current) => {
       const object = cloneJson(current ?? { metadata: {} });
-      const scale = scaleFrom(withOwners(this.#shape.scaleBefore?.(object) ?? this.#shape.scaleOf(object), object));
+      const before = this.#shape.scaleBefore?.(object) ?? this.#shape.scaleOf(object);
+      const scale = scaleFrom(withOwners(before, object, this.#shape.replicasPath));
       this.#check(scale);
       const live = cloneJson(object);
       const replicas = scale.spec?.replicas ?? 0;
-      const isEmptied = replicas === 0 && this.#replicasOf(object) !== undefined;
+      const isEmptied = replicas === 0 && before.spec?.replicas !== undefined;
       this.#shape.setReplicas(object, replicas);
       setVersion(object, scale.metadata.resourceVersion);
-      if (isEmptied && this.#version.info.custom === undefined) {
-        disownReplicas(object);
+      if (isEmptied) {
+        disownReplicas(object, this.#shape.replicasPath);
         return object;
       }
       const manage = manageBy({ version: this.#version }, 'update');

@@ -4,7 +4,8 @@ import type { Kind } from '../../api/kinds/wire.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { nameIsSubdomain } from '../../api/meta/names.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { ownMember } from '../../api/meta/own-member.ts';
 import { formatLabelSelector } from '../../api/meta/selector.ts';
 import { validateMetadata } from '../../api/meta/validation.ts';
 
@@ -62,11 +63,8 @@ function selectorText(selector: unknown): string {
 }
 
 /** Adds the managers that own the replicas of the workload. A patch of the Scale sees them, and a read does not. */
-export function withOwners(scale: Scale, { metadata }: KubeObject): Scale {
-  const owners = (metadata.managedFields ?? []).filter(({ fieldsV1 }) => {
-    const spec = fieldsV1?.['f:spec'];
-    return isJsonObject(spec) && spec['f:replicas'] !== undefined;
-  });
+export function withOwners(scale: Scale, { metadata }: KubeObject, replicasPath: readonly string[]): Scale {
+  const owners = (metadata.managedFields ?? []).filter(({ fieldsV1 }) => hasField(fieldsV1, replicasPath));
   if (owners.length === 0) return scale;
   const managedFields = owners.map((owner) => ({
     ...owner,
@@ -80,16 +78,28 @@ export function withOwners(scale: Scale, { metadata }: KubeObject): Scale {
  * Takes the replicas from all managers, as kube-apiserver does when a write of the Scale sets them to 0: a Scale omits that
  * number, so nobody owns it.
  */
-export function disownReplicas({ metadata }: KubeObject): void {
+export function disownReplicas({ metadata }: KubeObject, replicasPath: readonly string[]): void {
   const left = (metadata.managedFields ?? []).flatMap((entry) => {
-    const { 'f:spec': spec, ...others } = entry.fieldsV1 ?? {};
-    if (!isJsonObject(spec) || spec['f:replicas'] === undefined) return [entry];
-    const { 'f:replicas': _replicas, ...rest } = spec;
-    const fieldsV1 = isEmpty(rest) ? others : { ...others, 'f:spec': rest };
+    if (!hasField(entry.fieldsV1, replicasPath)) return [entry];
+    const fieldsV1 = withoutField(entry.fieldsV1 ?? {}, replicasPath);
     return isEmpty(fieldsV1) ? [] : [{ ...entry, fieldsV1 }];
   });
   if (left.length > 0) metadata.managedFields = left;
   else delete metadata.managedFields;
+}
+
+function hasField(set: JsonValue | undefined, path: readonly string[]): boolean {
+  const [name, ...rest] = path;
+  if (name === undefined) return set !== undefined;
+  return isJsonObject(set) && hasField(ownMember(set, `f:${name}`), rest);
+}
+
+/** Returns the set of fields without the field at the path. A set that is empty then is removed from the set around it. */
+function withoutField(set: JsonObject, [name = '', ...rest]: readonly string[]): JsonObject {
+  const { [`f:${name}`]: inner, ...others } = set;
+  if (!isJsonObject(inner) || rest.length === 0) return others;
+  const left = withoutField(inner, rest);
+  return isEmpty(left) ? others : { ...others, [`f:${name}`]: left };
 }
 
 /** Whether the set of fields has no entries. A set with the entry `.` alone, which is the field itself, is not empty. */
@@ -97,6 +107,8 @@ const isEmpty = (set: object): boolean => Object.keys(set).length === 0;
 
 /** Maps a workload to its Scale and back. */
 export interface ScaleView {
+  /** The names of the members that lead to the replicas in the workload. */
+  readonly replicasPath: readonly string[];
   scaleOf(object: KubeObject): Scale;
   /** Returns the Scale that a write changes. Unlike `scaleOf`, which is the default, it accepts an object without replicas. */
   scaleBefore?(object: KubeObject): Scale;
@@ -106,6 +118,7 @@ export interface ScaleView {
 
 /** The view of the built-in workloads. */
 export const workloadScale: ScaleView = {
+  replicasPath: ['spec', 'replicas'],
   scaleOf,
   setReplicas(object, replicas) {
     const spec = (object['spec'] ??= {}) as { replicas?: number };

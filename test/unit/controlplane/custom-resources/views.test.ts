@@ -1,9 +1,10 @@
 /** Tests the Scale and the Table cells of custom resources. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { JsonObject, KubeObject } from '../../../../api/meta/object.ts';
 import { customScale, validateScaleFields } from '../../../../controlplane/custom-resources/custom-scale.ts';
 import { printerColumns } from '../../../../controlplane/custom-resources/printer-columns.ts';
+import { disownReplicas, withOwners } from '../../../../controlplane/registry/scale-view.ts';
 
 const thing = (members: object): KubeObject => ({
   apiVersion: 'g.io/v1',
@@ -24,6 +25,27 @@ test('an object without a number of replicas has no scale to read, but can be gi
   view.setReplicas(bare, 3);
   assert.deepEqual(bare['spec'], { size: 3 });
   assert.equal(view.scaleOf(bare).spec?.replicas, 3);
+});
+
+test('a Scale of 0 has no owner of the replicas, wherever the definition keeps them', () => {
+  const { replicasPath } = customScale({ specReplicasPath: '.spec.pool.size', statusReplicasPath: '.status.size' });
+  const entry = (manager: string, fieldsV1: JsonObject) => ({ manager, operation: 'Update', fieldsV1 });
+  const object = thing({});
+  object.metadata.managedFields = [
+    entry('scaler', { 'f:spec': { 'f:pool': { 'f:size': {} } } }),
+    entry('author', { 'f:spec': { '.': {}, 'f:pool': { 'f:size': {}, 'f:kind': {} } } }),
+    entry('other', { 'f:spec': { 'f:replicas': {} } }),
+  ];
+  const scale = withOwners({ metadata: {} }, object, replicasPath);
+  assert.deepEqual(
+    scale.metadata.managedFields?.map(({ manager }) => manager),
+    ['scaler', 'author'],
+  );
+  disownReplicas(object, replicasPath);
+  assert.deepEqual(object.metadata.managedFields, [
+    entry('author', { 'f:spec': { '.': {}, 'f:pool': { 'f:kind': {} } } }),
+    entry('other', { 'f:spec': { 'f:replicas': {} } }),
+  ]);
 });
 
 test('the replicas of a Scale at a path of inherited names become members of the object alone', () => {

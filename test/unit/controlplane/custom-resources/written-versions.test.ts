@@ -157,3 +157,27 @@ test('a webhook converts each object of a write once to the version of an owner'
   await management.updateInTurns(live, thing('g.io/v2', { a: 'two' }), write);
   assert.deepEqual(converted, ['{"a":"one"} to v1', '{"a":"two"} to v1']);
 });
+
+test('a refused update warns of rules that unchanged values break, as an accepted one does', async () => {
+  const positive = { 'x-kubernetes-validations': [{ rule: 'self > 0' }] };
+  const schema: JsonSchema = {
+    type: 'object',
+    properties: {
+      spec: {
+        type: 'object',
+        properties: { kept: { type: 'integer', ...positive }, set: { type: 'integer', ...positive } },
+      },
+    },
+  };
+  const conversion = renamingConversion('g.io', { name: 'v1', schema }, { name: 'v1', schema });
+  const strategy = customStrategy({ version: version('v1', schema), schema, conversion });
+  const warnings: string[] = [];
+  const context = { request: { warn: (text: string) => warnings.push(text) } } as unknown as StrategyContext;
+  const withSet = (set: number): KubeObject => ({ ...thing('g.io/v1', {}), spec: { kept: 0, set } });
+  const errors = (await strategy.validateUpdate?.(withSet(-1), withSet(1), context)) ?? [];
+  assert.deepEqual(
+    errors.map(({ field }) => field),
+    ['spec.set'],
+  );
+  assert.deepEqual(warnings, ['spec.kept: Invalid value: 0: failed rule: self > 0']);
+});
