@@ -11,7 +11,7 @@ import type { Informer } from '../../../api/client/informer.ts';
 import type { CronJob, Job } from '../../../api/kinds/kinds.ts';
 import { cronJobs, jobs } from '../../../api/client/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
-import { controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
+import { controllerOf, controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { dueTime, MAX_MISSED, parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 
@@ -198,6 +198,10 @@ class CronJobController {
     return withActive({ ...status, lastScheduleTime: formatTime(due) }, [...kept, reference]);
   }
 
+  /**
+   * Creates the job of a time. Resolves to the existing job if an earlier reconciliation created it and failed to record it.
+   * Resolves to `undefined` if the name belongs to a job of another owner, or if the namespace is being deleted.
+   */
   async #create(cronJob: CronJob, dueMs: number): Promise<Job | undefined> {
     const { client } = this.#environment;
     const template = cronJob.spec?.jobTemplate;
@@ -222,7 +226,10 @@ class CronJobController {
       this.#event(cronJob, 'Normal', 'SuccessfulCreate', `Created job ${name}`);
       return created;
     } catch (error) {
-      if (isAlreadyExists(error)) return client.get(jobs, namespace, name);
+      if (isAlreadyExists(error)) {
+        const existing = await client.get(jobs, namespace, name);
+        return controllerOf(existing)?.uid === cronJob.metadata.uid ? existing : undefined;
+      }
       if (isNamespaceTerminating(error)) return undefined;
       this.#event(cronJob, 'Warning', 'FailedCreate', `Error creating job: ${(error as Error).message}`);
       throw error;

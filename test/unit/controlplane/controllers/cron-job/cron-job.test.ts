@@ -125,3 +125,20 @@ it('more than a hundred missed times are reported without their number', async (
   assert.equal(jobNames(t).length, 1);
   await t.stop();
 });
+
+for (const policy of ['Forbid', 'Replace'] as const) {
+  it(`${policy}: a job of another owner with the name of the next one neither becomes active nor is deleted`, async () => {
+    const t = controllerTest({ objects: [[cronJobs, cronJob(policy)]] });
+    const dueMinute = Math.floor(t.clock.now() / MINUTE_MS) + 1;
+    const name = `nightly-${dueMinute}`;
+    const foreign = { metadata: { name, namespace: 'shop', uid: 'foreign-uid' }, spec: { template: {} } };
+    await t.client.create(jobs, 'shop', foreign as unknown as Job);
+    await t.start(runCronJobs);
+    await t.advance(MINUTE_MS);
+    assert.deepEqual(activeOf(t), []);
+    await t.advance(MINUTE_MS);
+    assert.deepEqual(activeOf(t), [`nightly-${dueMinute + 1}`]);
+    assert.ok(jobNames(t).includes(name));
+    await t.stop();
+  });
+}
