@@ -37,8 +37,8 @@ interface ServingOptions {
 
 /**
  * Resolves to the certificate and key that the server uses at the start: those of the flags, else the stored pair of the
- * cluster's signer, or without one the stored self-signed pair. If that is missing or has expired, creates and stores a new
- * self-signed pair. Rejects if the files of the flags cannot be read.
+ * cluster's signer, else the stored self-signed pair. A stored pair that has expired counts as missing. Without any of them,
+ * creates and stores a new self-signed pair. Rejects if a file of the flags or of a stored pair cannot be read.
  */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {
@@ -48,13 +48,20 @@ export async function initialServingPair(options: ServingOptions): Promise<Servi
     ]);
     return { certificatePem: certificate, keyPem: key };
   }
-  const kept =
-    (await readPair(options.certificateDirectory, SERVER_PAIR)) ??
-    (await readPair(options.certificateDirectory, SELF_SIGNED_PAIR));
-  if (kept !== undefined && kept.leaf.notAfterMs > options.clock.now()) return kept;
+  const kept = (await validPair(options, SERVER_PAIR)) ?? (await validPair(options, SELF_SIGNED_PAIR));
+  if (kept !== undefined) return kept;
   const fresh = await selfSigned(options, await generateKey('ecdsa'));
   await writePair(options.certificateDirectory, SELF_SIGNED_PAIR, fresh, new Date(options.clock.now()));
   return fresh;
+}
+
+/** Reads a stored pair. Resolves to `undefined` if there is none, or if its certificate has expired. */
+async function validPair(
+  { certificateDirectory, clock }: Pick<ServingOptions, 'certificateDirectory' | 'clock'>,
+  name: string,
+): Promise<StoredPair | undefined> {
+  const pair = await readPair(certificateDirectory, name);
+  return pair !== undefined && pair.leaf.notAfterMs > clock.now() ? pair : undefined;
 }
 
 async function selfSigned(options: ServingOptions, keys: KeyPair): Promise<ServingPair> {
@@ -81,12 +88,12 @@ interface KeepingOptions extends ServingOptions {
 
 /**
  * Renews the self-signed certificate when its addresses change and before it expires. The key stays, because the API server
- * knows this node by it. Resolves at once where the server has another certificate.
+ * knows this node by it. Resolves at once if the flags name a certificate, or if that of the cluster's signer is valid.
  */
 export async function keepSelfSigned(options: KeepingOptions, signal: AbortSignal): Promise<void> {
   const { certificateDirectory: directory, clock, logger, random, onRotated } = options;
   const isGiven = options.certificateFile !== '' && options.keyFile !== '';
-  if (isGiven || (await readPair(directory, SERVER_PAIR)) !== undefined) return;
+  if (isGiven || (await validPair(options, SERVER_PAIR)) !== undefined) return;
   await keepCertificate(
     {
       ...{ directory, name: SELF_SIGNED_PAIR, clock, logger, random, onRotated },

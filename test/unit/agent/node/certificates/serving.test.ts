@@ -91,3 +91,18 @@ it('a certificate of the cluster is not replaced', async (t) => {
   assert.deepEqual(state.rotated, []);
   assert.deepEqual((await readPair(directory, 'kubelet-self-signed'))?.leaf.names.ip, ['10.0.0.1']);
 });
+
+it('an expired certificate of the cluster gives way to the stored self-signed one, which is renewed', async (t) => {
+  const { options, state, keep, rotations, directory, clock } = await setUp(t);
+  const expired = await initialServingPair(options);
+  await writePair(directory, 'kubelet-server', expired, new Date(clock.now()));
+  clock.set(400 * 24 * 3_600_000);
+  const selfSigned = await initialServingPair(options);
+  assert.notEqual(selfSigned.keyPem.trim(), expired.keyPem.trim());
+  const restarted = await initialServingPair(options);
+  assert.equal(restarted.keyPem.trim(), selfSigned.keyPem.trim());
+  keep();
+  state.addresses = ['10.0.0.2'];
+  await rotations(1);
+  assert.deepEqual(state.rotated.map(addressesOf), [['10.0.0.2']]);
+});
