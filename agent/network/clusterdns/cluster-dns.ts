@@ -235,7 +235,7 @@ export class ClusterDns {
     try {
       query = dnsPacket.decode(message);
     } catch {
-      // A malformed message has no reliable id to respond to.
+      // What cannot be decoded may not be DNS at all, so it gets no response.
       return undefined;
     }
     const [question] = query.questions ?? [];
@@ -316,7 +316,8 @@ export class ClusterDns {
       questions: [next],
     });
     const answer = await this.#forward(question, next.name, { ...client, transport: 'udp' });
-    // Decoding takes time for each record. Without EDNS a response over UDP has at most 512 bytes.
+    // Decoding takes time for each record, so its input is bounded. An honest response to a query without EDNS has at most 512
+    // bytes, which is below the bound.
     if (answer.length > MAX_UDP_BYTES) throw new Error('a name server sent a longer response than the query allows');
     return dnsPacket.decode(answer).answers ?? [];
   }
@@ -374,7 +375,7 @@ function refusalOf(query: DecodedPacket, question: Question): number {
   return TRANSFERS.has(question.type) ? REFUSED : NO_ERROR;
 }
 
-/** Returns a header without a question, since none of the message was read. */
+/** Returns a response of a header alone, with the message's id: a question that is malformed cannot be repeated in it. */
 function formatError(message: Buffer): Buffer {
   const response = Buffer.alloc(HEADER_BYTES);
   response.writeUInt16BE(message.readUInt16BE(0), 0);

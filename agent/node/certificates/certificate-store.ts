@@ -53,7 +53,7 @@ export async function readPair(directory: string, name: string): Promise<StoredP
 }
 
 async function storedAt(directory: string, name: string): Promise<number | undefined> {
-  // Without the link there is no stored pair.
+  // The pair may be stored as a regular file instead of a link to one. Such a pair has no time.
   const file = await readlink(currentPath(directory, name)).catch(() => '');
   const [, day, hour, minute, second] = /-(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)\.pem$/.exec(file) ?? [];
   if (day === undefined) return undefined;

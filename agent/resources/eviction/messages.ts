@@ -54,12 +54,13 @@ interface Shortage {
  */
 export function evictionMessage(pod: Pod, { resource, usage, thresholds, observations }: Shortage): EvictionMessage {
   let message = `The node was low on resource: ${resource}. `;
-  const crossed = thresholds.find(
+  // The kubelet reports the first threshold of the resource that has an observation.
+  const reported = thresholds.find(
     (threshold) => resourceOf(threshold.signal) === resource && observations.has(threshold.signal),
   );
-  const observed = crossed === undefined ? undefined : observations.get(crossed.signal);
-  if (crossed !== undefined && observed !== undefined) {
-    const quantity = formatThreshold(crossed.value, observed.capacity);
+  const observed = reported === undefined ? undefined : observations.get(reported.signal);
+  if (reported !== undefined && observed !== undefined) {
+    const quantity = formatThreshold(reported.value, observed.capacity);
     message += `Threshold quantity: ${quantity}, available: ${formatAmount(resource, observed.available)}. `;
   }
   if (usage === undefined) return { message, annotations: {} };

@@ -102,7 +102,7 @@ export function shouldStart(pod: Pod, container: Container, status: ContainerSta
   return restartsAfter(pod, container, status.exitCode);
 }
 
-/** Whether a container of the pod may be restarted after a failure. */
+/** Whether a regular container of the pod may be restarted after a failure. Init containers, also sidecars, do not count. */
 export function restartsOnFailure(pod: Pod): boolean {
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Never') return true;
   return pod.spec.containers.some(

@@ -68,8 +68,8 @@ interface Readiness {
 }
 
 /**
- * Returns the readiness of an init container. It is ready once it has succeeded, and stays ready while it is removed to be
- * restarted.
+ * Returns the readiness of an init container. It is ready once it has succeeded. If the rule RestartAllContainers then removes
+ * it, it stays ready until it runs again, although its state is waiting.
  */
 function initReadiness({ state, ready }: ContainerStatusJson): Readiness {
   return { ready: ready || state?.terminated?.exitCode === 0, started: state?.running !== undefined };

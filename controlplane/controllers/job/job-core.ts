@@ -43,7 +43,7 @@ export function isTracked(pod: Pod): boolean {
   return (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER);
 }
 
-/** Whether the job needs a pod of this index. True for jobs without indexes. */
+/** Whether the pod's index is one of the job's, be it completed or not. True for jobs without indexes. */
 export function hasValidIndex(pod: Pod, job: Job): boolean {
   if (!isIndexed(job)) return true;
   const index = completionIndexOf(pod);
@@ -133,8 +133,8 @@ export function failuresByIndex(job: Job, pods: readonly Pod[]): ReadonlyMap<num
 }
 
 /**
- * Returns the last failed pod of each index that has no other pod and did not succeed or fail. Their finalizers stay until
- * the index has its next pod, which carries the number of failures on.
+ * Returns the last failed pod of each index that has no active pod and has neither succeeded nor failed. The finalizers of
+ * these pods stay until the index has its next pod, which carries the number of failures on.
  */
 export function lastFailedPods(
   job: Job,
@@ -197,8 +197,8 @@ export function missingIndexes(completions: number, taken: ReadonlySet<number>, 
 }
 
 /**
- * Returns the active pods that an indexed job cannot use: pods without an index that it needs, and all pods of an index except
- * the one that has progressed most.
+ * Returns the active pods that an indexed job cannot use: pods without an index of the job, and all pods of an index except the
+ * last one in the order of `compare`, which is the one to keep longest.
  */
 export function unusablePods(job: Job, active: readonly Pod[], compare: (a: Pod, b: Pod) => number): Pod[] {
   if (!isIndexed(job)) return [];
@@ -229,7 +229,10 @@ export function wantedActive(
   return Math.max(0, Math.min(parallelism, completions - done));
 }
 
-/** Whether the containers of a job with restartPolicy OnFailure have restarted more often than its backoff limit allows. */
+/**
+ * Whether the containers of a job with restartPolicy OnFailure have used up its backoff limit: they have restarted that many
+ * times, or once with a limit of 0. Only pods that are pending or running count.
+ */
 export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   if (job.spec?.template.spec?.restartPolicy !== 'OnFailure') return false;
   let restarts = 0;
