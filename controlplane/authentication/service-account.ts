@@ -48,14 +48,15 @@ interface ServiceAccountTokenOptions {
   readonly lookup: boolean;
   readonly lookups: ServiceAccountLookups;
   readonly clock: Clock;
-  /** Called when a legacy token is used: its Secret gets a label with the day. */
+  /** Called with `lookup` when a legacy token is used whose Secret has no label with the current day. The callee adds it. */
   readonly onLegacyToken?: (secret: Secret) => void;
   /** Counts tokens by kind. */
   readonly onToken?: (kind: TokenKind) => void;
 }
 
 /**
- * Computes a key's id: the SHA-256 of its SPKI, like kube-apiserver. The text is a PEM public or private key, or a certificate.
+ * Reads a public key from PEM: a public or private key, or a certificate. Its id is the SHA-256 of its SPKI, as in
+ * kube-apiserver. Throws if the text or the type of the key is unknown.
  */
 export function verificationKey(pem: string): VerificationKey {
   const key = createPublicKey(pem);
@@ -78,8 +79,8 @@ class TokenError extends Error {
 }
 
 /**
- * Authenticates tokens of service accounts. Resolves to `undefined` for tokens of other issuers, and rejects for invalid tokens
- * of this cluster.
+ * Authenticates tokens of service accounts. Resolves to `undefined` for tokens that are not JWTs or have another issuer, and
+ * rejects for invalid tokens of this cluster.
  */
 export function serviceAccountTokenAuthenticator(options: ServiceAccountTokenOptions): TokenAuthenticator {
   return {

@@ -114,8 +114,8 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
 }
 
 /**
- * Throws unless the API server has the owner and it is not being deleted, because such an owner must not adopt objects and the
- * informer may be behind.
+ * Throws if the API server no longer has the owner or is deleting it. Such an owner must not adopt objects, and the informer
+ * may still show it as alive.
  */
 async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   client,

@@ -6,6 +6,9 @@
 /** The encoded values by field number, in the order of the message. */
 export type Fields = ReadonlyMap<number, readonly Buffer[]>;
 
+/** The length of an encoded integer of 64 bits, of which a byte has 7. */
+const MAX_VARINT_BYTES = 10;
+
 function varint(value: number): Buffer {
   const bytes: number[] = [];
   let remaining = value;
@@ -37,19 +40,20 @@ export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buff
 
 /**
  * Reads length-delimited fields by number, and varints as bytes. Throws if the message is truncated, or has a field of another
- * wire type.
+ * wire type or an integer of more than 64 bits.
  */
 export function readFields(bytes: Buffer): Fields {
   const fields = new Map<number, Buffer[]>();
   let at = 0;
   const readVarint = (): number => {
     let value = 0;
-    for (let shift = 1; ; shift *= 128) {
+    for (let count = 0; count < MAX_VARINT_BYTES; count += 1) {
       const byte = bytes[at++];
       if (byte === undefined) throw new Error('a message is truncated');
-      value += (byte & 127) * shift;
+      value += (byte & 127) * 128 ** count;
       if (byte < 128) return value;
     }
+    throw new Error('a message has an integer that is too long');
   };
   while (at < bytes.length) {
     const tag = readVarint();

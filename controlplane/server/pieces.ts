@@ -1,12 +1,15 @@
 /**
  * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent.
- * `response.ts` creates it, and `body-stream.ts` sends it.
+ * `response.ts` creates the body, and `body-stream.ts` sends it.
  */
 
 /** The length up to which bytes are assigned one by one. That is faster than copying for commas and braces. */
 const SHORT = 2;
 
-/** The parts in order. A list of thousands of objects has two or three parts for each, so a part is not an object. */
+/**
+ * The parts in order. A list has two or three parts for each of its thousands of objects, so that two arrays keep the parts
+ * instead of a JavaScript object for each.
+ */
 export class Pieces {
   readonly #buffers: Buffer[] = [];
   readonly #starts: number[] = [];
@@ -30,7 +33,7 @@ export class Pieces {
     this.#bytes += buffer.length - start;
   }
 
-  /** Returns all bytes in one buffer, which is not copied if there is only one. */
+  /** Returns all bytes in one buffer. A single buffer that was added from its first byte is returned without a copy. */
   whole(): Buffer {
     const [only] = this.#buffers;
     if (this.#buffers.length === 1 && this.#starts[0] === 0 && only !== undefined) return only;

@@ -1,6 +1,6 @@
 /**
  * Represents a request in the handler chain. Filters fill it in order, verbs read it, and the registry gets it as its
- * `RequestContext`. No two requests share any part of it.
+ * `RequestContext`. Requests share no state that changes.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/http/request-path.ts';
@@ -254,7 +254,7 @@ export class ApiRequest implements RequestContext {
   /** Sends a response that has more headers than `responseHeaders`. */
   sendWith(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
     this.status = status;
-    this.responseBytes = body?.length ?? 0;
+    this.responseBytes = body === undefined ? 0 : Buffer.byteLength(body);
     this.exchange.send(status, headers, body);
   }
 }

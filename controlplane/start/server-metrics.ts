@@ -1,4 +1,4 @@
-/** Registers the metrics of the server's process, build, storage and TLS handshakes. */
+/** Registers the metrics of the server's process, versions, storage, services and TLS handshakes. */
 import { join } from 'node:path';
 import { type BuildInfo, registerBuildInfo } from '../../api/component/build-metrics.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
@@ -10,14 +10,20 @@ import { allStorages } from '../storage/storages.ts';
 import { servicePortsOf } from './stores.ts';
 import { registerStorageMetrics } from './storage-metrics.ts';
 
+/** The build, and the oldest release with which the server is compatible. */
+interface ServedVersion extends BuildInfo {
+  readonly minCompatibilityMajor: string;
+  readonly minCompatibilityMinor: string;
+}
+
 interface ServerMetrics {
   onHandshakeError(): void;
 }
 
-/** Registers the metrics of the process, the storage and the services. Returns those that other parts count. */
+/** Registers the metrics. Returns the observer of failed TLS handshakes. */
 export function registerServerMetrics(
   { metrics, clock, storage, overrides, flags, directory, registry }: Parts,
-  build: BuildInfo,
+  build: ServedVersion,
 ): ServerMetrics {
   registerProcess(metrics, clock.now());
   registerBuildInfo(metrics, build);
@@ -40,8 +46,9 @@ export function registerServerMetrics(
   return { onHandshakeError: () => handshakeErrors.inc() };
 }
 
-/** Registers the metric of the release whose behaviour the server emulates; there is only one. */
-function registerVersionInfo(metrics: MetricsRegistry, { gitVersion }: BuildInfo): void {
+/** Registers the metric of the release whose behaviour the server emulates, which is always its own release. */
+function registerVersionInfo(metrics: MetricsRegistry, version: ServedVersion): void {
+  const { gitVersion, minCompatibilityMajor, minCompatibilityMinor } = version;
   const release = gitVersion.replace(/^v(\d+\.\d+).*$/, '$1');
   metrics
     .gauge({
@@ -49,6 +56,6 @@ function registerVersionInfo(metrics: MetricsRegistry, { gitVersion }: BuildInfo
       help: 'Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.',
       labels: ['binary', 'component', 'emulation', 'min_compat'],
     })
-    .with(release, 'kube', release, release)
+    .with(release, 'kube', release, `${minCompatibilityMajor}.${minCompatibilityMinor}`)
     .set(1);
 }

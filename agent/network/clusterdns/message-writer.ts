@@ -148,7 +148,10 @@ export class MessageWriter {
     return name;
   }
 
-  /** Enters the labels of a name that stand in the message, which are fewer than those of the name if it is compressed. */
+  /**
+   * Stores the positions of a name and its suffixes. `written` is the form of the name in the message. If it ends with a
+   * pointer, the suffixes to which that leads keep their earlier positions.
+   */
   #remember(name: Buffer, position: number, written: Buffer = name): void {
     for (let at = 0; name[at] !== 0 && at + 2 < written.length; at += 1 + (name[at] ?? 0)) {
       const key = name.toString('latin1', at);

@@ -49,8 +49,8 @@ interface Zone {
   readonly domain: string;
   readonly names: ClusterNames;
   /**
-   * The maximum number of records. If there are more, one more than these is returned: a service may have more endpoints than a
-   * response has room for.
+   * The number of records that fit into the longest response. If there are more, because a service has many endpoints, one more
+   * than this is returned, so that the response is marked as truncated.
    */
   readonly most?: number;
   /**

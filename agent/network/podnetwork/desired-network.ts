@@ -2,8 +2,10 @@
  * Computes what the kernel of this node must have for the pod network: a link, its addresses, routes, neighbors, forwarding
  * entries and WireGuard peers. Pure.
  *
- * Pods of another node are reached through that node's tunnel address, the first address of its pod range, which is also the
- * gateway of its pods. The MAC address of a VXLAN link follows from the pod range, so that no node has to publish one.
+ * A node has a tunnel address, the first address of its pod range, which is also the gateway of its pods. In mode `vxlan`, the
+ * pods of another node are reached through its tunnel address, in mode `wireguard` through its peer of the link, and in mode
+ * `routes` through its node address. The MAC address of a VXLAN link follows from the pod range, so that no node has to publish
+ * one.
  */
 import { createHash } from 'node:crypto';
 import { type Cidr, cidrAddress, cidrContains, formatCidr, formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';

@@ -39,7 +39,8 @@ export interface CpuPolicyOptions {
 }
 
 /**
- * The options of the topology manager. More than `maxNumaNodes` NUMA nodes need an option, because the merge is exponential.
+ * The options of the topology manager. It refuses to start on a host with more than `maxNumaNodes` NUMA nodes, because the time
+ * to merge hints grows exponentially with their number.
  */
 export interface TopologyPolicyOptions {
   readonly preferClosest: boolean;

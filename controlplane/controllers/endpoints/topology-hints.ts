@@ -12,7 +12,7 @@ import { ZONE_LABEL } from '../../../api/meta/well-known-labels.ts';
 
 const ANNOTATIONS = ['service.kubernetes.io/topology-aware-hints', 'service.kubernetes.io/topology-mode'];
 const EXCLUDED = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master'];
-/** How many more clients than its share an endpoint may get. */
+/** The fraction by which an endpoint may get more clients than its share. */
 const OVERLOAD = 0.2;
 
 /**
@@ -35,8 +35,8 @@ export function zoneFacts({ metadata, status }: Node): readonly unknown[] {
 }
 
 /**
- * Returns the share of each zone in the CPUs of the ready nodes; `undefined` with fewer than two zones, or if a node lacks a
- * fact.
+ * Returns the share of each zone in the CPUs of the ready nodes, without control planes; `undefined` with fewer than two zones,
+ * or if such a node has no zone or no CPUs.
  */
 export function zoneShares(nodes: readonly Node[]): ReadonlyMap<string, number> | undefined {
   const cpus = new Map<string, number>();
@@ -87,7 +87,7 @@ export function withTopologyHints(
   existing: readonly EndpointSlice[],
   shares: ReadonlyMap<string, number> | undefined,
 ): TopologyHints {
-  // The annotation comes before the traffic distribution of the service.
+  // The annotation replaces the hints of the traffic distribution of the service.
   const groups = given.map((group) => ({ ...group, endpoints: group.endpoints.map(withoutHints) }));
   const ready = groups.flatMap(({ endpoints }) => endpoints).filter(isReady);
   const allocations = allocate(ready.length, shares);
@@ -116,7 +116,10 @@ function withoutHints(endpoint: Endpoint): Endpoint {
 
 const isReady = ({ conditions }: Endpoint): boolean => conditions?.ready === true;
 
-/** Writes the zones of the endpoints of slices that stay as they are to `zones`. Returns the number for each zone. */
+/**
+ * Keeps the hints of the slices whose ready endpoints have not changed, unless a zone would exceed its maximum: adds the zone
+ * of each such endpoint to `zones`. Returns how many of these endpoints each zone has.
+ */
 function keptZones(
   ready: readonly Endpoint[],
   existing: readonly EndpointSlice[],
@@ -151,6 +154,7 @@ function transfers(
     const [from, give = 0] = sorted[0] ?? ['', 0];
     const [to, negative = 0] = sorted.at(-1) ?? ['', 0];
     const take = -negative;
+    // No zone may end farther from its desired number than before, and one of the two has to gain or lose a whole endpoint.
     if (give < 0.5 || take < 0.5 || (give < 1 && take < 1)) return pairs;
     pairs.push([from, to]);
     surplus.set(from, give - 1);

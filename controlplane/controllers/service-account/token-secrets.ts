@@ -20,7 +20,10 @@ export interface LegacyTokenSigner {
   issueLegacy(account: ServiceAccount, secretName: string): string;
 }
 
-/** Returns the members of `data` in base64. Pure. */
+/**
+ * Returns the complete `data` of the Secret, in base64. The CA is always the current one; a namespace and a token that the
+ * Secret already has are kept.
+ */
 function wantedData(
   secret: Secret,
   account: ServiceAccount,
@@ -29,8 +32,8 @@ function wantedData(
   const data: Record<string, string> = { ...secret.data };
   const encode = (text: string): string => Buffer.from(text).toString('base64');
   data['ca.crt'] = encode(options.rootCaPem);
-  data['namespace'] ??= encode(secret.metadata.namespace ?? '');
-  data['token'] ??= encode(options.signer.issueLegacy(account, secret.metadata.name ?? ''));
+  data['namespace'] ||= encode(secret.metadata.namespace ?? '');
+  data['token'] ||= encode(options.signer.issueLegacy(account, secret.metadata.name ?? ''));
   return data;
 }
 

@@ -22,7 +22,7 @@ interface PodDevices {
   readonly open: readonly ResourceClaim[];
   /** Whether a device class backs extended resources that the pod requests. */
   readonly hasExtended: boolean;
-  /** The claim for extended resources that an attempt left behind whose binding failed. */
+  /** The claim for extended resources that was created for an earlier attempt whose binding failed. */
   readonly stale: ResourceClaim | undefined;
 }
 
@@ -146,7 +146,10 @@ export function allocateOn(
   );
 }
 
-/** Returns the claims of a pod that is about to run on the node, or `undefined` if the node no longer has the devices. */
+/**
+ * Returns the claims of a pod that is about to run on the node. Returns `undefined` if the node no longer has the devices, or
+ * if a claim of the pod can no longer be used at all.
+ */
 export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): readonly ReservedClaim[] | undefined {
   const devices = devicesOf(pod, lookup);
   if (typeof devices === 'string') return undefined;

@@ -1,4 +1,7 @@
-/** Defines the inputs of the documents: the served rows, and the schemas of custom resources and aggregated servers. */
+/**
+ * Defines the inputs of the OpenAPI documents: the served resources, which are the rows of the catalog, and the schemas of
+ * custom resources and aggregated servers.
+ */
 import { typeNameOf } from '../../../api/schema/table.ts';
 import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Handles DELETE of one object. The response is the remaining object or a Status. */
+/** Handles DELETE of one object. The response is the object, if it still exists or its kind returns it, or else a Status. */
 import type { Deleted, Rest } from '../../model/rest.ts';
 import { readDeleteOptions } from '../body.ts';
 import { parseDeleteOptions } from '../options.ts';

@@ -80,6 +80,7 @@ export class LogCopy {
   /** Makes the next revision one that no client of the original has seen. */
   async leap(): Promise<void> {
     const marks = marksAfterLeap(this.#lastRevision);
+    // A removal stores the marks in any case; here it removes no records.
     await this.#thread.ask((id) => ({ type: 'remove', id, marks, revisions: [] }));
     this.#lastRevision = marks.lastRevision;
   }

@@ -65,6 +65,21 @@ describe('a secret of type service-account-token', () => {
     await t.stop();
   });
 
+  test('gets a token and a namespace in place of empty ones', async () => {
+    const t = controllerTest();
+    t.client.seed(serviceAccounts, { metadata: { name: 'builder', namespace: 'default' } });
+    t.client.seed(secrets, tokenSecret('token', { [ACCOUNT_NAME]: 'builder' }, { token: '', namespace: '' }));
+    await t.start(run);
+    await t.advance(100);
+    const uid = t.client.peek(serviceAccounts, 'default', 'builder')?.metadata.uid ?? '';
+    assert.deepEqual(decoded(t, 'token'), {
+      'ca.crt': 'the CA',
+      namespace: 'default',
+      token: `builder/${uid}/token`,
+    });
+    await t.stop();
+  });
+
   test('is deleted if its account does not exist, or is a later one of the same name', async () => {
     const t = controllerTest();
     t.client.seed(serviceAccounts, { metadata: { name: 'builder', namespace: 'default' } });

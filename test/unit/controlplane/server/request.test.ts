@@ -1,4 +1,7 @@
-/** Without the parameter `fieldManager`, the manager of a write is the beginning of the User-Agent, as in kube-apiserver. */
+/**
+ * Tests two facts of a request: its field manager, which without the parameter is the beginning of the User-Agent, as in
+ * kube-apiserver, and the size of its response.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { alwaysAllow } from '../../../../controlplane/authorization/union.ts';
@@ -22,3 +25,9 @@ const AGENTS: readonly [what: string, userAgent: string, manager: string][] = [
 ];
 for (const [what, userAgent, manager] of AGENTS)
   test(`the manager of the User-Agent ${what}`, () => assert.equal(managerOf(userAgent), manager));
+
+test('the size of a response is its length in bytes of UTF-8', () => {
+  const request = new ApiRequest({ ...fakeExchange(), send: () => {} }, alwaysAllow, new FakeClock());
+  request.send(200, 'text/plain', 'Größe');
+  assert.equal(request.responseBytes, 7);
+});

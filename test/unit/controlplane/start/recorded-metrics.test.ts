@@ -122,6 +122,10 @@ test('stored objects are counted by resource', () => {
   assert.ok(valueOf('apiserver_resource_objects{group="rbac.authorization.k8s.io",resource="clusterroles"}') > 20);
 });
 
+test('the compatible release is the minor release before, as on /version', () => {
+  assert.equal(valueOf('version_info{binary="1.36",component="kube",emulation="1.36",min_compat="1.35"}'), 1);
+});
+
 test('the queues of controllers are shown under the names of kube-controller-manager', async () => {
   await until('a key of the queue', () => valueOf('workqueue_adds_total{name="root_ca_cert_publisher"}') > 0);
 });
