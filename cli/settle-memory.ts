@@ -12,7 +12,7 @@ import { trimHeap } from './trim-heap.ts';
 const CHECK_MS = 4_000;
 /** The shortest time between two collections, so that they take a two-hundredth of a processor at most. */
 const PAUSE_MS = 20_000;
-/** V8 frees the buffers that a collection found in a thread of its own. It has done so after this time. */
+/** After a collection, another thread of V8 frees the unused buffers. It has finished after this time. */
 const SWEEP_MS = 1_000;
 /** The share of the time since the last check in which the event loop was busy: below it, the process is quiet. */
 const QUIET = 0.1;

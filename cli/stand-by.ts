@@ -20,8 +20,8 @@ interface StandByOptions {
 type AfterStandBy = 'start' | number;
 
 /**
- * Runs the standby of `--standby-of`. Resolves at once without `--standby-of`, and else when the standby is promoted or the
- * process is to exit.
+ * Runs the standby of `--standby-of`. Resolves when the standby is promoted or the process is to exit. Resolves to `start` at
+ * once without `--standby-of`, and if this host is the first control plane already, for example since an earlier promotion.
  */
 export async function standBy({ flags, logger, shutdown, failure }: StandByOptions): Promise<AfterStandBy> {
   if (flags.standbyOf === undefined || flags.standbyOf === '') return 'start';

@@ -88,12 +88,15 @@ const finds: CallCost = (target, args) => {
 const replaces: CallCost = (target, [from, to]) => {
   if (target === undefined || from === undefined || to === undefined) return undefined;
   const [text, old, next] = [sizeOf(target), sizeOf(from), sizeOf(to)];
-  const made = (length: number, least: number, grows: boolean): { count: number; kept: number } => {
-    if (least === 0) return { count: length < UNBOUNDED ? length + 1 : length, kept: length };
-    return grows ? { count: Math.ceil(length / least), kept: 0 } : { count: 0, kept: length };
+  /** Counts the replacements in the longest or the shortest result, and the characters that it keeps of the text. */
+  const extreme = (length: number, replaced: number, replacesAll: boolean): { count: number; kept: number } => {
+    // The empty text occurs around every character.
+    if (replaced === 0) return { count: length < UNBOUNDED ? length + 1 : length, kept: length };
+    return replacesAll ? { count: Math.ceil(length / replaced), kept: 0 } : { count: 0, kept: length };
   };
-  const longest = made(text.max, old.min, next.max > old.min);
-  const shortest = made(text.min, old.max, old.max > next.min);
+  // The longest result replaces everything if a replacement can lengthen the text, the shortest if one can shorten it.
+  const longest = extreme(text.max, old.min, next.max > old.min);
+  const shortest = extreme(text.min, old.max, old.max > next.min);
   const size = sum(product({ min: shortest.count, max: longest.count }, next), {
     min: shortest.kept,
     max: longest.kept,
@@ -129,11 +132,12 @@ const overList =
   (target) =>
     target === undefined ? undefined : listed(factor, sizeOf(target));
 
+/** Charges for comparing each item with each. Kubernetes charges for reading texts in a sort, but not in `distinct`. */
 const comparesAll =
-  (factor: number): CallCost =>
+  ({ readsTexts }: { readonly readsTexts: boolean }): CallCost =>
   (target) => {
     if (target === undefined) return undefined;
-    const texts = target.type.kind === 'list' && isText(target.type.item) && factor > 2;
+    const texts = readsTexts && target.type.kind === 'list' && isText(target.type.item);
     const size = sizeOf(target);
     return listed(texts ? 2 + TEXT : 2, product(size, size));
   };
@@ -255,8 +259,8 @@ const CALLS: ReadonlyMap<string, CallCost> = new Map([
   ...named('sets.equivalent', comparesSets(2)),
   ...named('reverse', (target, args) => (target?.type.kind === 'list' ? overList(1)(target, args) : undefined)),
   ...named('flatten', (target, args) => overList(args.length === 0 ? 1 : numberOf(args[0], UNBOUNDED))(target, args)),
-  ...named('distinct', comparesAll(2)),
-  ...named('sort', comparesAll(2 + TEXT)),
+  ...named('distinct', comparesAll({ readsTexts: false })),
+  ...named('sort', comparesAll({ readsTexts: true })),
   ...named('slice', slices),
   ...named('lists.range', (_target, [count]) => listed(1, upTo(numberOf(count, UNBOUNDED)))),
   ...named('strings.quote', (_target, [text]) => {

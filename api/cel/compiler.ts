@@ -9,7 +9,7 @@ import type { FunctionTable } from './functions.ts';
 import { compileMacro } from './macros.ts';
 import { TYPE_NAMES } from './operators.ts';
 import { dottedName, type Expr } from './parser.ts';
-import { coerce, coerced, keyOf, literalType, selectable } from './value-access.ts';
+import { coerce, coerced, keyOf, literalType, selected } from './value-access.ts';
 import {
   type CelType,
   dyn,
@@ -163,8 +163,8 @@ export class Compiler implements ExpressionCompiler {
     const read = (frame: Frame): CelValue | undefined => {
       const value = operand.run(frame);
       frame.spend(1);
-      if (!(value instanceof Optional)) return selectable(value, field);
-      return value.value === undefined ? undefined : selectable(value.value, field);
+      if (!(value instanceof Optional)) return selected(value, field);
+      return value.value === undefined ? undefined : selected(value.value, field);
     };
     if (expr.optional || through) {
       return {
@@ -181,10 +181,10 @@ export class Compiler implements ExpressionCompiler {
         const value = operand.run(frame);
         frame.spend(1);
         if (value instanceof Optional) {
-          const inner = value.value === undefined ? undefined : selectable(value.value, field);
+          const inner = value.value === undefined ? undefined : selected(value.value, field);
           return new Optional(inner);
         }
-        const found = selectable(value, field);
+        const found = selected(value, field);
         if (found === undefined) throw new CelError(`no such key: ${field}`);
         return found;
       }),
@@ -321,7 +321,7 @@ export class Compiler implements ExpressionCompiler {
         ? functions.find(qualified, { isMethod: false })
         : undefined;
     const isMethod = target !== undefined && asFunction === undefined;
-    // A name that is only known with or without a receiver is declared, but none of its overloads matches.
+    // A method that is called as a function, or a function that is called as a method, is declared without a matching overload.
     const overloads =
       asFunction ?? functions.find(name, { isMethod }) ?? (functions.find(name, { isMethod: !isMethod }) && []);
     const all = isMethod ? [target, ...expr.args] : expr.args;

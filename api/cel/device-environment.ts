@@ -19,7 +19,11 @@ const device = struct('kubernetes.DRADevice', {
   allowMultipleAllocations: bool,
 });
 
-/** The sizes of domains, ids and values of attributes and capacities are limited, whatever name an expression uses. */
+/**
+ * Returns the maximum size of what a path below `device` reads. The API limits domains, identifiers and values alike in all
+ * attributes and capacities, so the keys in a path do not matter. The step `@keys` stands for the keys of a map: the domains,
+ * or the identifiers in a domain.
+ */
 const deviceSizes: SizeAt = ([, field, ...steps]) => {
   if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
   if (field === 'driver') return steps.length === 0 ? MAX_DRIVER_BYTES : undefined;

@@ -57,7 +57,7 @@ function finite(value: number): number {
   throw new CelError(`json: error calling MarshalJSON for type *structpb.Value: ${why}`);
 }
 
-/** Returns an integer as a number, or as a text if a double does not represent it. */
+/** Returns an integer as a number, or as a text beyond 2^53 - 1, from where on a double does not represent every integer. */
 const integerJson = (value: bigint): string | number => {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : String(value);

@@ -8,7 +8,7 @@ import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelMap, type CelValue, compare, entriesOf, Optional } from './values.ts';
 import { readingCost } from './reading-cost.ts';
-import { selectable } from './value-access.ts';
+import { selected } from './value-access.ts';
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
@@ -143,7 +143,7 @@ function hasMember(compiler: ExpressionCompiler, arg: Expr, at: number): Compile
       const value = operand.run(frame);
       frame.spend(1);
       const inner = value instanceof Optional ? value.value : value;
-      return inner !== undefined && selectable(inner, arg.field) !== undefined;
+      return inner !== undefined && selected(inner, arg.field) !== undefined;
     },
   };
 }

@@ -117,8 +117,8 @@ function conversionError(from: string, to: string): CelError {
 }
 
 /**
- * The maximum number of digits of a number in a text. A longer text represents no number that fits, and the time to parse a
- * number grows with the square of its digits.
+ * The maximum length of a text that is converted to an integer. The time to parse a number grows with the square of its digits,
+ * and a longer text represents an integer of 64 bits only with many leading zeros.
  */
 const MAX_DIGITS = 1000;
 /** The number of steps that parsing a time or a duration costs. */
@@ -237,7 +237,7 @@ function codePoints(text: string): number {
   return count;
 }
 
-/** The limit for the patterns of all evaluations together. */
+/** The limit for the compiled patterns, which all evaluations share, and for the patterns that one evaluation has paid for. */
 const MAX_KEPT_INSTRUCTIONS = 100_000;
 const patterns = new PatternCache<RE2JS>(MAX_KEPT_INSTRUCTIONS);
 

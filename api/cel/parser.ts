@@ -1,7 +1,4 @@
-/**
- * Parses the tokens of a CEL expression into a tree. It does not know macros: the compiler distinguishes them from
- * calls.
- */
+/** Parses the tokens of a CEL expression into a tree. Macros are calls in it; the compiler distinguishes them. */
 import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
 import { KEYWORDS, RESERVED_WORDS } from './reserved-words.ts';
 import { type CelValue, Double, Uint } from './values.ts';
@@ -113,14 +110,14 @@ class Parser {
     return this.#is(text) ? this.#take() : undefined;
   }
 
-  #expect(...texts: readonly [string, ...string[]]): Token {
+  /** Takes the symbol `text`. `others` are the symbols that the grammar allows there too; only the error lists them. */
+  #expect(text: string, ...others: readonly string[]): Token {
     const token = this.#peek();
-    const [text] = texts;
     if (token.text === text && token.kind === 'op') return this.#take();
-    const expected = symbols(...texts);
+    const expected = symbols(text, ...others);
     // Like cel-go's parser, which goes on as if the token were there if the rest fits.
     const restFits = text === ':' ? beginsExpression(token) : token.kind === 'end' && this.#open === 1;
-    if (texts.length === 1 && restFits && !expected.fits(this.#peek(1))) {
+    if (others.length === 0 && restFits && !expected.fits(this.#peek(1))) {
       throw syntaxError(`Syntax error: missing ${expected.text} at '${this.#shown(token)}'`, token.at);
     }
     throw this.#unexpected(token, expected);
@@ -208,7 +205,8 @@ class Parser {
     const not = this.#accept('!');
     if (not !== undefined) {
       let isNegated = true;
-      while (this.#accept('!') !== undefined) isNegated = !isNegated; // As in cel-go, each pair is none.
+      // As in cel-go, a second `!` cancels the first.
+      while (this.#accept('!') !== undefined) isNegated = !isNegated;
       const operand = this.#unary();
       return isNegated ? call('!_', [operand], not.at) : operand;
     }
@@ -390,7 +388,7 @@ function number({ text, kind }: Token, { negative, at }: { readonly negative: bo
   return { kind: 'literal', value: negative ? -magnitude : magnitude, at };
 }
 
-/** Returns the name of an expression such as `Object.spec`, which may be that of a type, if it has at most so many parts. */
+/** Returns the dotted name that an expression such as `Object.spec` is, if it has at most `parts` identifiers. */
 export function dottedName(expr: Expr, parts = Infinity): string | undefined {
   if (expr.kind === 'ident') return expr.name;
   if (expr.kind !== 'select' || expr.optional || parts <= 1) return undefined;

@@ -5,7 +5,7 @@ import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
 import { adapt, CelError, type CelValue, Double, hasType, member, MessageValue, typeNameOf, Uint } from './values.ts';
 
-/** Returns the key in messages. */
+/** Returns a key as the messages of errors show it. */
 export const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
 
@@ -27,8 +27,8 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
   return index < 0 || index >= value.length ? undefined : adapt(item);
 }
 
-/** Returns a member. As in cel-go, null and scalars have none. Throws for a list. */
-export function selectable(value: CelValue, field: string): CelValue | undefined {
+/** Returns the member that `value.field` selects. As in cel-go, null and scalars have none. Throws for a list. */
+export function selected(value: CelValue, field: string): CelValue | undefined {
   if (Array.isArray(value)) throw new CelError("unsupported index type 'string' in list");
   return value === null || typeof value !== 'object' ? undefined : member(value, field);
 }

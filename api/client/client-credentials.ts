@@ -1,7 +1,7 @@
 /**
  * Provides the credentials by which a client authenticates to the server: none, a bearer token (fixed, or from a file that is
- * replaced), basic authentication, a client certificate (fixed, or from files that are rotated), or the credentials of an exec
- * plugin. The HTTP client reads them before each request and reports when the server answered 401.
+ * replaced), basic authentication, or a client certificate (fixed, or from files that are rotated). `exec-plugin.ts` provides
+ * those of exec plugins. The HTTP client reads the credentials before each request and reports when the server answered 401.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';

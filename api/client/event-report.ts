@@ -16,7 +16,7 @@ export interface ObjectReference {
 /** The optional parts of an event. */
 export interface EventOptions {
   readonly annotations?: Readonly<Record<string, string>>;
-  /** The action that was taken, in UpperCamelCase. Only events of events.k8s.io have it. */
+  /** The action that was taken, in UpperCamelCase. The recorder of core/v1 events leaves it out. */
   readonly action?: string;
 }
 

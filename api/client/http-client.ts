@@ -322,7 +322,10 @@ export class HttpClient implements Client {
     return { method, server: this.#transport.server };
   }
 
-  /** Encodes a body. One with a content type from the caller is sent unchanged. */
+  /**
+   * Encodes a body. Texts and buffers are sent unchanged. An object is sent in the format of the client, or as JSON if the
+   * caller gives another content type.
+   */
   #encoded({ body, contentType = JSON_TYPE }: RawRequest): {
     readonly body: Buffer | string | undefined;
     readonly contentType: string;
@@ -336,7 +339,7 @@ export class HttpClient implements Client {
 
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** Where a request goes below the path of its resource. An empty namespace or name is left out. */
+/** The parts of a path that identify what a request is for. An empty namespace or name is left out. */
 interface Place {
   readonly namespace: string;
   readonly name?: string;

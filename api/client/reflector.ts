@@ -29,7 +29,7 @@ interface ReflectorSink {
   apply(event: ClientWatchEvent): void;
 }
 
-/** Returns an object in the shape of its kind. Throws an error with the fault of one that cannot have it. */
+/** Converts an object to the schema of its kind. Throws an error with the fault of an object that does not fit it. */
 export type ShapeObject = (resource: Resource, object: unknown) => KubeObject;
 
 /** The objects to follow; all of them if it is empty. */
@@ -44,7 +44,10 @@ interface ReflectorOptions extends ReflectorSelection {
   readonly resource: Resource;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Whether to read the initial contents with a watch. A list is as cheap for a direct client. */
+  /**
+   * Whether to read the initial contents with a watch. A list is as cheap for a client that calls the API server in its own
+   * process.
+   */
   readonly watchList?: boolean;
   /** Objects pass as they are without it. */
   readonly shape?: ShapeObject;

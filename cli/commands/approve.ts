@@ -1,4 +1,7 @@
-/** `orchlet certs approve` approves the certificate requests of nodes. */
+/**
+ * `orchlet certs approve` approves certificate signing requests: the named ones, of any signer, or else those of nodes for
+ * serving certificates.
+ */
 import { printable, quoteText } from '../../api/meta/quote.ts';
 import { isNotFound, tolerate } from '../../api/meta/status-error.ts';
 import type { CertificateSigningRequest } from '../../api/kinds/kinds.ts';
