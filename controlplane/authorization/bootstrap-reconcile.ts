@@ -30,12 +30,13 @@ import { NODE_LEASE_NAMESPACE, PUBLIC_NAMESPACE, SYSTEM_NAMESPACE } from '../../
 const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';
 const SYSTEM_NAMESPACES = ['default', SYSTEM_NAMESPACE, PUBLIC_NAMESPACE, NODE_LEASE_NAMESPACE];
 
-/**
- * Creates and completes the default roles and bindings, and creates the namespaces of the system. Resolves when every object
- * is in place.
- */
-export async function reconcileBootstrapPolicy(client: Client): Promise<void> {
+/** Creates the namespaces of the system, which the objects of the other functions of a start need. */
+export async function ensureSystemNamespaces(client: Client): Promise<void> {
   await Promise.all(SYSTEM_NAMESPACES.map((name) => ensureNamespace(client, name)));
+}
+
+/** Creates and completes the default roles and bindings. Resolves when every object is in place. */
+export async function reconcileBootstrapPolicy(client: Client): Promise<void> {
   await Promise.all([
     reconcileAll(client, clusterRoles, [...CLUSTER_ROLES, ...CONTROLLER_ROLES].map(roleObject), mergeRole),
     reconcileAll(client, roles, NAMESPACED_ROLES.map(roleObject), mergeRole),

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { customResourceDefinitions } from '../../api/client/resources.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import { buildAudit } from '../audit/build.ts';
-import { reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
+import { ensureSystemNamespaces, reconcileBootstrapPolicy } from '../authorization/bootstrap-reconcile.ts';
 import { ensureDefaultObjects } from '../bootstrap/default-objects.ts';
 import { ensureNodeBootstrap } from '../bootstrap/node-bootstrap.ts';
 import { ensureLocalStorageRights } from '../bootstrap/local-storage.ts';
@@ -149,20 +149,26 @@ function customResourcesOf(parts: Parts, fieldManagement: ServeOptions['fieldMan
 /** Creates what every cluster has: namespaces, default roles and bindings, and further objects. */
 async function bootstrap(parts: Parts): Promise<void> {
   const { clients, registry, flags, clock, logger } = parts;
-  await reconcileBootstrapPolicy(clients.system);
-  await ensureNodeBootstrap(clients.system);
-  await ensureDefaultObjects(clients.system, {
-    groupVersions: [
-      ...builtinResources().filter(
-        ({ group, version, resource }) => registry.catalog.find(group, version, resource, '') !== undefined,
-      ),
-      ...(isPartEnabled(flags, 'metrics-server') ? [METRICS_API] : []),
-    ],
-    serviceClusterCidrs: flags.serviceClusterIpRange,
-    nowMs: clock.now(),
-  });
-  if (isPartEnabled(flags, 'local-storage') && isEnabled({ name: 'local-volume-controller' }, flags.controllers))
-    await ensureLocalStorageRights(clients.system);
+  const groupVersions = [
+    ...builtinResources().filter(
+      ({ group, version, resource }) => registry.catalog.find(group, version, resource, '') !== undefined,
+    ),
+    ...(isPartEnabled(flags, 'metrics-server') ? [METRICS_API] : []),
+  ];
+  const hasLocalStorage =
+    isPartEnabled(flags, 'local-storage') && isEnabled({ name: 'local-volume-controller' }, flags.controllers);
+  await ensureSystemNamespaces(clients.system);
+  // These write at the same time, so that their writes share commits.
+  await Promise.all([
+    reconcileBootstrapPolicy(clients.system),
+    ensureNodeBootstrap(clients.system),
+    ensureDefaultObjects(clients.system, {
+      groupVersions,
+      serviceClusterCidrs: flags.serviceClusterIpRange,
+      nowMs: clock.now(),
+    }),
+    hasLocalStorage ? ensureLocalStorageRights(clients.system) : undefined,
+  ]);
   if (flags.nodeServices)
     await ensureNodeServices(clients.system, {
       serviceClusterCidrs: flags.serviceClusterIpRange,
