@@ -1,6 +1,6 @@
 /**
- * Finds a container runtime for this host: a CRI or Docker socket that answers; else, as root on Debian or Ubuntu, installs
- * docker.io and runs it privately where no init system does. Tests get a private containerd as well.
+ * Finds a container runtime for this host: a CRI or Docker socket that answers; else starts a private Docker daemon, for which
+ * it installs docker.io as root on Debian or Ubuntu. Tests get a private containerd as well.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -24,8 +24,8 @@ export interface FoundRuntime {
 const SCRIPTS = import.meta.dirname;
 
 /**
- * Whether the socket speaks CRI and pods get a network there, unlike on the containerd of a Docker Engine. A runtime with the
- * pods of another node agent does not count either, because our agent would remove those pods.
+ * Whether the socket speaks CRI and pods get a network there, unlike on the containerd of a Docker Engine. If `isNew`, a
+ * runtime with pods does not count, because they belong to another node agent, and this agent would remove them.
  */
 async function servesPods(path: string, isNew: boolean): Promise<boolean> {
   if (!existsSync(path)) return false;

@@ -1,7 +1,6 @@
 /**
- * Makes scripts with compiled forms of a bundle of modules, so that the program starts in two thirds of the time. The program
- * as it is installed and the executable have scripts. The npm package has modules, because its users have other versions of
- * Node.js.
+ * Makes scripts with compiled forms of a bundle of modules, so that a start compiles little. The program as it is installed and
+ * the executable have scripts. The npm package has modules, because its users have other versions of Node.js.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Runs test files with node:test and returns what its reporter says about each of them. */
+/** Runs test files with node:test, and returns the result of each file that the reporter has written. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
