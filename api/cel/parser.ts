@@ -76,8 +76,8 @@ class Parser {
   readonly #tokens: readonly Token[];
   #next = 0;
   #depth = 0;
-  /** The number of parentheses, brackets and braces that are open. */
-  #open = 0;
+  /** The symbols that may follow the expressions being parsed, the innermost expression last. */
+  readonly #followers: Expected[] = [END];
 
   constructor(source: string, tokens: readonly Token[]) {
     this.#source = source;
@@ -116,19 +116,19 @@ class Parser {
     if (token.text === text && token.kind === 'op') return this.#take();
     const expected = symbols(text, ...others);
     // Like cel-go's parser, which goes on as if the token were there if the rest fits.
-    const restFits = text === ':' ? beginsExpression(token) : token.kind === 'end' && this.#open === 1;
+    const restFits = text === ':' ? beginsExpression(token) : this.#followers.at(-1)?.fits(token) === true;
     if (others.length === 0 && restFits && !expected.fits(this.#peek(1))) {
       throw syntaxError(`Syntax error: missing ${expected.text} at '${this.#shown(token)}'`, token.at);
     }
     throw this.#unexpected(token, expected);
   }
 
-  /** Parses what stands in parentheses, brackets or braces, after the opening one. */
-  #within<Result>(parse: () => Result): Result {
-    this.#open += 1;
-    const result = parse();
-    this.#open -= 1;
-    return result;
+  /** Parses an expression that one of the symbols must follow. */
+  #exprBefore(...symbolsAfter: readonly string[]): Expr {
+    this.#followers.push(symbols(...symbolsAfter));
+    const expr = this.#expr();
+    this.#followers.pop();
+    return expr;
   }
 
   #shown({ kind, at, end }: Token): string {
@@ -150,7 +150,9 @@ class Parser {
     const question = this.#accept('?');
     let expr = condition;
     if (question !== undefined) {
+      this.#followers.push(symbols(':'));
       const yes = this.#or();
+      this.#followers.pop();
       this.#expect(':');
       expr = call('_?_:_', [condition, yes, this.#expr()], question.at);
     }
@@ -251,12 +253,9 @@ class Parser {
       }
       const bracket = this.#accept('[') ?? this.#accept('[?');
       if (bracket !== undefined) {
-        const index = this.#within(() => {
-          if (bracket.text === '[' && !beginsExpression(this.#peek())) throw this.#unexpected(this.#peek(), INDEX);
-          const inner = this.#expr();
-          this.#expect(']');
-          return inner;
-        });
+        if (bracket.text === '[' && !beginsExpression(this.#peek())) throw this.#unexpected(this.#peek(), INDEX);
+        const index = this.#exprBefore(']');
+        this.#expect(']');
         expr = call(bracket.text === '[' ? '_[_]' : '_[?_]', [expr, index], bracket.at);
         continue;
       }
@@ -273,13 +272,11 @@ class Parser {
   #arguments(): Expr[] {
     if (this.#accept(')') !== undefined) return [];
     if (!beginsExpression(this.#peek()) && this.#peek().text !== '[?') throw this.#unexpected(this.#peek(), ARGUMENT);
-    return this.#within(() => {
-      const args: Expr[] = [];
-      do args.push(this.#expr());
-      while (this.#accept(',') !== undefined);
-      this.#expect(')');
-      return args;
-    });
+    const args: Expr[] = [];
+    do args.push(this.#exprBefore(')', ','));
+    while (this.#accept(',') !== undefined);
+    this.#expect(')');
+    return args;
   }
 
   #message(name: string): Expr {
@@ -291,7 +288,7 @@ class Parser {
       if (token.kind !== 'ident' || KEYWORDS.has(token.text)) throw this.#unexpected(token, IDENTIFIER);
       this.#take();
       const colon = this.#expect(':');
-      fields.push({ name: token.text, value: this.#expr(), optional, at: colon.at });
+      fields.push({ name: token.text, value: this.#exprBefore('}', ','), optional, at: colon.at });
       if (this.#accept(',') === undefined) break;
     }
     this.#expect('}', ',');
@@ -316,11 +313,9 @@ class Parser {
         return this.#identifier(token);
       case 'op':
         if (token.text === '(') {
-          return this.#within(() => {
-            const inner = this.#expr();
-            this.#expect(')');
-            return inner;
-          });
+          const inner = this.#exprBefore(')');
+          this.#expect(')');
+          return inner;
         }
         if (token.text === '[' || token.text === '[?') return this.#list(at, token.text === '[?');
         if (token.text === '{') return this.#map(at);
@@ -350,7 +345,7 @@ class Parser {
     const items: { value: Expr; optional: boolean }[] = [];
     while ((begun && items.length === 0) || !this.#is(']')) {
       const optional = (begun && items.length === 0) || this.#accept('?') !== undefined;
-      items.push({ value: this.#expr(), optional });
+      items.push({ value: this.#exprBefore(']', ','), optional });
       if (this.#accept(',') === undefined) break;
     }
     this.#expect(']', ',');
@@ -361,9 +356,9 @@ class Parser {
     const entries: MapEntry[] = [];
     while (!this.#is('}')) {
       const optional = this.#accept('?') !== undefined;
-      const key = this.#expr();
+      const key = this.#exprBefore(':');
       this.#expect(':');
-      entries.push({ key, value: this.#expr(), optional });
+      entries.push({ key, value: this.#exprBefore('}', ','), optional });
       if (this.#accept(',') === undefined) break;
     }
     this.#expect('}', ',');
