@@ -13,7 +13,7 @@ import { estimateCost, type SizeAt } from './cost-estimate.ts';
 import { type FunctionRow, FunctionTable } from './functions.ts';
 import { kubernetesFunctions, patchFunctions } from './kubernetes.ts';
 import { CelSyntaxError } from './lexer.ts';
-import { operators } from './operators.ts';
+import { codePoints, operators } from './operators.ts';
 import { literalFaults } from './literal-checks.ts';
 import { type Expr, parse } from './parser.ts';
 import { stringFunctions } from './strings.ts';
@@ -26,7 +26,7 @@ const CALL_BUDGET = 1_000_000;
 
 /** The maximum number of faults in a message. Each quotes its line, so many faults in a long line would fill the memory. */
 const MAX_FAULTS = 100;
-const MAX_SOURCE_LENGTH = 100_000;
+const MAX_CODE_POINTS = 100_000;
 
 /** Parts of the language that are declared for some expressions only. All others are the same everywhere. */
 interface CelLibraries {
@@ -101,9 +101,10 @@ function functionsOf(libraries: CelLibraries): FunctionTable {
 
 /** Parses and checks an expression. Throws `CelCompileError`. */
 export function compile(source: string, environment: CelEnvironment): Program {
-  if (source.length > MAX_SOURCE_LENGTH) {
+  const size = codePoints(source);
+  if (size > MAX_CODE_POINTS) {
     throw new CelCompileError(
-      `ERROR: <input>:-1:0: expression code point size exceeds limit: size: ${source.length}, limit ${MAX_SOURCE_LENGTH}`,
+      `ERROR: <input>:-1:0: expression code point size exceeds limit: size: ${size}, limit ${MAX_CODE_POINTS}`,
     );
   }
   const { libraries = {}, variables, message } = environment;

@@ -231,7 +231,8 @@ const sizes: FunctionRow[] = [
   }),
 ];
 
-function codePoints(text: string): number {
+/** Returns the number of code points in a text. */
+export function codePoints(text: string): number {
   let count = text.length;
   for (let at = 0; at < text.length; at += 1) if ((text.charCodeAt(at) & 0xfc00) === 0xdc00) count -= 1;
   return count;

@@ -261,6 +261,15 @@ test('a hundred of thousands of errors are reported; an expression of megabytes 
   assert.throws(() => compile(' '.repeat(200_000), environment), /code point size exceeds limit/);
 });
 
+test('the limit of the size of an expression counts code points', () => {
+  const quoted = (characters: number): string => `'${'😀'.repeat(characters)}' != ''`;
+  assert.equal(
+    compile(quoted(60_000), environment).run(() => ({})),
+    true,
+  );
+  assert.throws(() => compile(quoted(100_000), environment), /exceeds limit: size: 100008, limit 100000$/);
+});
+
 const ADDRESS_ERRORS: readonly (readonly [string, string])[] = [
   ["ip('x')", 'IP Address "x" parse error during conversion from string: ParseAddr("x"): unable to parse IP'],
   [
