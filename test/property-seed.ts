@@ -1,5 +1,5 @@
 /**
- * Node.js loads this file before each test file. It gives property tests one seed, so that a run can be repeated.
+ * `scripts/test` loads this file before each test file. It gives property tests one seed, so that a run can be repeated.
  * ORCHLET_TEST_SEED sets another seed; `random` leaves the choice to fast-check.
  */
 import { configureGlobal } from 'fast-check';

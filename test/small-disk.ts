@@ -51,7 +51,7 @@ export class SmallDisk {
   }
 
   remove(): void {
-    // Lazily: what failed on the full disk may still have a file open.
+    // The unmount is lazy, because a process that failed on the full disk may still have a file open.
     if (this.isMounted) spawnSync('umount', ['--lazy', this.directory], { stdio: 'ignore' });
     rmSync(this.directory, { recursive: true, force: true });
   }

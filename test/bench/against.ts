@@ -1,7 +1,6 @@
 /**
  * Runs the benchmark on this checkout and on another commit in turns, with the programs of this checkout, and prints medians,
- * their ratio, and the spread of the rounds. Only groups that measure a server can compare two commits; `auth` measures modules
- * of this checkout in this process.
+ * their ratio, and the spread of the rounds. Groups that measure this checkout alone are left out.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,11 +33,13 @@ interface Side {
 
 const ROOT = join(import.meta.dirname, '../..');
 const BENCH = join(import.meta.dirname, 'bench.ts');
-const IN_PROCESS: ReadonlySet<string> = new Set(['auth', 'executable']);
+/** Groups that measure this checkout, whichever program is compared with it. */
+const OF_THIS_CHECKOUT: ReadonlySet<string> = new Set(['auth', 'agent', 'executable', 'installed']);
 
-/** Throws if the commit does not exist or its packages cannot be installed. */
+/** Throws if no group compares commits, if the commit does not exist, or if its packages cannot be installed. */
 export async function against({ commit, rounds, names }: Comparison): Promise<void> {
-  const compared = names.filter((name) => !IN_PROCESS.has(name));
+  const compared = names.filter((name) => !OF_THIS_CHECKOUT.has(name));
+  if (compared.length === 0) throw new Error(`${names.join()} cannot compare commits: this checkout alone is measured`);
   const other = mkdtempSync(join(tmpdir(), 'orchlet-against-'));
   const git = (...args: readonly string[]): string => execFileSync('git', ['-C', ROOT, ...args], { encoding: 'utf8' });
   git('worktree', 'add', '--quiet', '--force', '--detach', other, commit);

@@ -101,8 +101,8 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
       await sleep(POLL_MS);
     }
   };
-  /** Returns the seconds until the processes of this number of additional pods run. */
   let pods = 0;
+  /** Resolves to the seconds until the processes of this number of additional pods run. */
   const add = async (count: number): Promise<number> => {
     const started = performance.now();
     for (const last = pods + count; pods < last; pods += 1)

@@ -9,7 +9,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { unmountBelow } from '../mounts.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 
-/** Starts the agent with directories below `directory`. `flags` replace those of the fake; `undefined` is the default. */
+/** Starts the agent with directories below `directory`. `flags` replace the values below; `undefined` is a flag's default. */
 export async function startAgentInMemory(
   directory: string,
   flags: { readonly [Key in keyof AgentFlags]?: AgentFlags[Key] | undefined },
@@ -35,7 +35,7 @@ export async function startAgentInMemory(
   });
   return {
     ...agent,
-    // The agent of a host leaves the mount of its directory to the next one. Nothing follows here, and the test removes it.
+    // An agent leaves the mount of its directory to its next start. There is none here, and the test removes the directory.
     async close(how) {
       await agent.close(how);
       unmountBelow(directory);

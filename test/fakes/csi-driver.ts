@@ -33,7 +33,7 @@ export interface FakeCsiDriver {
   readonly calls: CsiCall[];
   /** The results of the registration that the agent reported. */
   readonly registrations: { readonly pluginRegistered: boolean; readonly error: string }[];
-  /** Functions by method that replace the response: each throws or is awaited. */
+  /** Functions by method that run before the response. What a function throws becomes the error of the call. */
   readonly behave: Map<string, () => Promise<void> | void>;
   stop(): Promise<void>;
 }

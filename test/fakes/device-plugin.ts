@@ -80,7 +80,7 @@ export class FakeDevicePlugin {
     });
   }
 
-  /** Throws the error with which the agent refuses the registration. */
+  /** Registers the plugin with the agent. Throws the error with which the agent refuses the registration. */
   async register(resourceName: string, version = 'v1beta1'): Promise<void> {
     const client = await connectGrpc({
       socket: join(this.#options.directory, 'kubelet.sock'),

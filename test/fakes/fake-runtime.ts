@@ -1,6 +1,6 @@
 /**
  * Implements a container runtime in memory that passes the runtime contract. No processes run, but it interprets a few shell
- * commands (`sleep`, `exit`, `echo`, `cat`). Tests stop containers with `exit`, and make calls fail with `failNext`.
+ * commands (`sleep`, `exit`, `false`, `echo`, `cat`). Tests stop containers with `exit`, and make calls fail with `failNext`.
  */
 import {
   type ContainerConfig,

@@ -43,7 +43,7 @@ export async function judged(run: () => string | Promise<string>): Promise<strin
   return outcome;
 }
 
-/** Collects garbage before it measures. */
+/** Throws a `Violation` if the memory is above the limit, also after a garbage collection. */
 export function checkMemory(): void {
   if (process.memoryUsage().heapUsed > MAX_HEAP_BYTES) collectGarbage();
   const { heapUsed, external } = process.memoryUsage();

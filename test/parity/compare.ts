@@ -49,8 +49,8 @@ function walk(want: unknown, got: unknown, at: string, ignored: readonly RegExp[
 }
 
 /**
- * Sorts managed fields by their owners. Their own order is that of whole seconds, so it depends on when one begins between two
- * requests.
+ * Sorts managed fields by their owners. Servers sort them by times in whole seconds, so the order depends on whether a second
+ * ends between two requests.
  */
 function inOrder(value: unknown, at: string): Record<string, unknown> {
   if (!at.endsWith('/managedFields') || !Array.isArray(value)) return value as Record<string, unknown>;

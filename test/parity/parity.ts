@@ -38,7 +38,7 @@ are listed in test/parity/differing.txt may differ; every other scenario must ma
   --etcd URL          keeps the objects in this etcd, below a prefix of their own
 `;
 const DIFFERING = join(import.meta.dirname, 'differing.txt');
-/** The recorded administrator. kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
+/** The token of the administrator in the recordings. */
 const ADMIN_TOKEN = 'parity-administrator';
 let controlPlanes = 0;
 const SHOWN_DIFFERENCES = 25;
@@ -147,6 +147,7 @@ async function openTarget(
       tokenAuthFile,
       securePort: 0,
       bindAddress: '127.0.0.1',
+      // The recorded kube-apiserver ran without ranges of pod addresses for nodes.
       clusterCidr: [],
       ...(options.etcd === undefined
         ? {}

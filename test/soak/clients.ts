@@ -6,7 +6,7 @@ import type { Random } from './random.ts';
 
 const PATH = '/api/v1/namespaces/default/configmaps';
 const KEYS = 24;
-/** The number of keys of one writer that are used only once, at a time. */
+/** How many keys that are used only once a writer has at a time. */
 const LIVES = 12;
 const PREFIX = 'soak-';
 

@@ -28,7 +28,7 @@ first control plane and its standby have faults, the network between them is cut
 --power, the writes of a program are recorded, and the disk states that a power failure could leave are checked.
 
 Exits with 1 if a guarantee was violated. The results that the clients saw are then kept in a file, which --judge checks
-again. Needs a C compiler or root.
+again. The default, --standby and --power need a C compiler; --agent and --standby need root.
 
   --agent RUNTIME  soak the agent on a private Docker or containerd
   --etcd           soak several control planes on one etcd, with the faults

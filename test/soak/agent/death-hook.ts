@@ -82,7 +82,7 @@ function watchPrograms(): void {
       child.on('exit', () => reach('after', step));
       return child;
     };
-    // `promisify(execFile)` resolves to both outputs, other than of functions that do not say so.
+    // `promisify(execFile)` resolves to both outputs. Of a function without this member, it would resolve to the first one.
     const promised = (...args: unknown[]): Promise<unknown> =>
       new Promise((resolve, reject) => {
         watched(...args, (error: Error | null, stdout: unknown, stderr: unknown) => {

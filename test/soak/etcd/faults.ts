@@ -81,7 +81,7 @@ export const ETCD_FAULTS: Readonly<Record<string, (scene: Scene) => Promise<void
   async 'leader-killed'(scene) {
     await killMembers(scene, [await leaderOf(scene.members)]);
   },
-  /** A power cut: nobody is left who has what is not on a disk. */
+  /** Only what is on disks survives, as after a power failure. */
   async 'members-killed'(scene) {
     await killMembers(scene, scene.members);
   },

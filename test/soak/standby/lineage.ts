@@ -51,8 +51,8 @@ export function lineageReport(
   const keptSegments = segments.flatMap((segment) => lineage.keptPart(segment, report));
   checkDeletions(kept, report);
   const lists = kept.filter((one) => one.kind === 'list');
-  const telling = [...terms.map(({ doneMs }) => lists.find(({ startMs }) => startMs > doneMs)), lists.at(-1)];
-  const reads = telling.flatMap((one) => (one === undefined ? [] : readsOf(one, kept)));
+  const deciding = [...terms.map(({ doneMs }) => lists.find(({ startMs }) => startMs > doneMs)), lists.at(-1)];
+  const reads = deciding.flatMap((one) => (one === undefined ? [] : readsOf(one, kept)));
   checkLosses(kept, reads, report);
   const others = violations([...kept, ...reads], keptSegments);
   return {
