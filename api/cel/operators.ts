@@ -63,7 +63,11 @@ const arithmetic: FunctionRow[] = [
   fn('_-_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a - b)),
   fn('_*_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a * b)),
   fn('_/_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a / nonZero(b, DIVISION_BY_ZERO))),
-  fn('_%_', [int, int], int, (a: bigint, b: bigint) => a % nonZero(b, MODULUS_BY_ZERO)),
+  // As in cel-go, a remainder overflows where its quotient does.
+  fn('_%_', [int, int], int, (a: bigint, b: bigint) => {
+    checkedInt(a / nonZero(b, MODULUS_BY_ZERO));
+    return a % b;
+  }),
   fn('-_', [int], int, (a: bigint) => checkedInt(-a)),
   fn('_+_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value + b.value)),
   fn('_-_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value - b.value)),

@@ -37,9 +37,12 @@ export function fixedCredentials(presented: PresentedCredentials): ClientCredent
 /** Tokens that are mounted into pods are replaced before they expire, so reading them once a minute is enough. */
 const TOKEN_FILE_CHECK_MS = 60_000;
 
-/** Reads the file again periodically, because the kubelet replaces tokens before they expire. */
-export function tokenFileCredentials(path: string, clock: Clock): ClientCredentials {
-  const read = rereadText(path, clock, TOKEN_FILE_CHECK_MS);
+/**
+ * Reads the file again periodically, because the kubelet replaces tokens before they expire. As in client-go, `initial` is the
+ * token until the file can be read.
+ */
+export function tokenFileCredentials(path: string, clock: Clock, initial?: string): ClientCredentials {
+  const read = rereadText(path, clock, TOKEN_FILE_CHECK_MS, initial);
   return {
     current: async () => ({ authorization: `Bearer ${(await read.text()).trim()}` }),
     refused: () => read.forget(),
@@ -101,13 +104,18 @@ async function versionOf(paths: readonly string[]): Promise<string> {
 }
 
 /**
- * Reads a text from a file, and again at most once in `everyMs`. `text` rejects if the file could never be read. `forget` makes
- * the next `text` read the file, and returns whether the last reading was more than a second ago, so that the file may have
- * changed.
+ * Reads a text from a file, and again at most once in `everyMs`. `text` returns `initial` until the file could be read, and
+ * rejects without it. `forget` makes the next `text` read the file, and returns whether the last reading was more than a second
+ * ago, so that the file may have changed.
  */
-function rereadText(path: string, clock: Clock, everyMs: number): { text(): Promise<string>; forget(): boolean } {
+function rereadText(
+  path: string,
+  clock: Clock,
+  everyMs: number,
+  initial: string | undefined,
+): { text(): Promise<string>; forget(): boolean } {
   let readAt = Number.NEGATIVE_INFINITY;
-  let text: string | undefined;
+  let text = initial;
   return {
     async text() {
       if (text !== undefined && clock.monotonic() - readAt < everyMs) return text;

@@ -260,10 +260,10 @@ async function credentialsOf(
     });
   }
   let token: ClientCredentials = noCredentials;
-  if (value.token !== undefined && value.token !== '')
+  if (value.tokenFile !== undefined && value.tokenFile !== '')
+    token = tokenFileCredentials(relativeTo(file, value.tokenFile), options.clock, value.token || undefined);
+  else if (value.token !== undefined && value.token !== '')
     token = fixedCredentials({ authorization: `Bearer ${value.token}` });
-  else if (value.tokenFile !== undefined)
-    token = tokenFileCredentials(relativeTo(file, value.tokenFile), options.clock);
   else if (value.username !== undefined && value.username !== '') {
     const pair = Buffer.from(`${value.username}:${value.password ?? ''}`).toString('base64');
     token = fixedCredentials({ authorization: `Basic ${pair}` });

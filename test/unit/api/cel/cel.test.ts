@@ -107,6 +107,7 @@ const FAILURES: readonly (readonly [string, string])[] = [
   ['int(object.metadata.name)', "type conversion error from 'string' to 'int'"],
   ['[1][3]', 'index out of bounds: 3'],
   ['9223372036854775807 + 1', 'integer overflow'],
+  ['(-9223372036854775807 - 1) % -1', 'integer overflow'],
   ['object.metadata.name + 1', 'no such overload'],
   ['object.spec.items.all(i, i.m > 0)', 'no such key: m'],
 ];

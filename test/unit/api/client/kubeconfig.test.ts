@@ -34,3 +34,22 @@ test('a written kubeconfig is readable by its owner only, and can be read; error
     message: /below-a-file\/config cannot be written: /,
   });
 });
+
+test('a user with a token and a token file presents the file, and the token while the file cannot be read', async () => {
+  const directory = temporaryFolder();
+  const path = join(directory, 'config');
+  const config = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster: { server: 'https://h:1' } }],
+    users: [{ name: 'u', user: { token: 'initial', tokenFile: 'token' } }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  };
+  await writeKubeconfig(path, config);
+  const { credentials } = await serverAccess(await loadKubeconfig(path), { clock: systemClock });
+  assert.deepEqual(await credentials.current(), { authorization: 'Bearer initial' });
+  await writeFile(join(directory, 'token'), 'replaced\n');
+  credentials.refused?.();
+  assert.deepEqual(await credentials.current(), { authorization: 'Bearer replaced' });
+});
