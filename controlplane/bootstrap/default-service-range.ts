@@ -42,7 +42,6 @@ async function updateDefaultRange(client: Client, cidrs: readonly string[]): Pro
   const ready = {
     type: 'Ready',
     status: 'True',
-    reason: '',
     message: 'Kubernetes default Service CIDR is ready',
     lastTransitionTime: range.metadata.creationTimestamp ?? '',
   };

@@ -122,7 +122,7 @@ class OpenApiDocuments {
     const hash = this.#hash(name);
     const wanted = request.query.get('hash');
     if (wanted !== null && wanted !== '' && wanted !== hash)
-      return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
+      return redirect(request, `/openapi/v3/${name}?hash=${hash}`, hash);
     const document = await this.#documentV3(name, hash, encoding);
     const caching = wanted === hash ? { caching: 'public, immutable' as const } : {};
     await sendDocument(request, document, { vary: 'Accept', tagged: true, ...caching });
@@ -202,9 +202,9 @@ function sendEmpty(request: ApiRequest, status: number, vary?: string): void {
   request.exchange.send(status, headers, undefined);
 }
 
-function redirect(request: ApiRequest, location: string): void {
+function redirect(request: ApiRequest, location: string, hash: string): void {
   const headers = request.responseHeaders(JSON_TYPE);
-  headers['location'] = location;
+  Object.assign(headers, { location, etag: `"${hash}"`, vary: 'Accept', 'content-length': '0' });
   request.status = 301;
   request.exchange.send(301, headers, undefined);
 }

@@ -18,7 +18,7 @@ function dataErrors(data: unknown): FieldError[] {
 }
 
 const controllerRevisions: Strategy<ControllerRevision> = {
-  validateCreate: (object) => [...dataErrors(object.data), ...nonNegative('revision', object.revision)],
+  validateCreate: (object) => [...nonNegative('revision', object.revision), ...dataErrors(object.data)],
   validateUpdate: (object, old) => [
     ...nonNegative('revision', object.revision),
     // kube-apiserver compares the data as raw bytes, so an empty object in it differs from an absent one.

@@ -322,6 +322,7 @@ test("objects of the server have the managers of kube-apiserver's parts", async 
   const range = '/apis/networking.k8s.io/v1/servicecidrs/kubernetes';
   await until('the status of the range', async () => (await managersOf(range)).length === 2);
   assert.deepEqual(await managersOf(range), ['kubernetes-service-cidr-controller', 'kube-apiserver']);
+  assert.doesNotMatch((await tested.call({ path: range })).text, /"f:reason"/);
   const schema = '/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/exempt';
   await until('the status of the flow schema', async () => (await managersOf(schema)).length === 2);
   assert.deepEqual(await managersOf(schema), [

@@ -13,6 +13,13 @@ const controllers = rulesOf(appsKinds, '', 'replicationcontrollers');
 const selector = { matchLabels: { app: 'a' } };
 const template = { metadata: { labels: { app: 'a' } }, spec: { containers: [{ name: 'c', image: 'app:1' }] } };
 
+test('a controller revision reports its number before its data', () => {
+  assert.deepEqual(revisions.create({ revision: -1 }).errors, [
+    'revision: Invalid value: -1: must be greater than or equal to 0',
+    'data: Required value: data is mandatory',
+  ]);
+});
+
 test('the Scale of a replication controller has its plain labels as the selector, whatever their names are', () => {
   const selectorOf = (labels: object): string | undefined =>
     workloadScale.scaleOf({ metadata: { name: 'x' }, spec: { selector: labels } }).status?.selector;

@@ -270,6 +270,7 @@ test('an address with the hash is for ever, one with an old hash leads to the ne
   assert.equal((await fake.request('GET', '/openapi/v3')).headers['etag'], undefined);
   const old = await fake.request('GET', '/openapi/v3/apis/apps/v1?hash=OLD');
   assert.deepEqual([old.status, old.headers['location']], [301, url]);
+  assert.deepEqual([old.headers['etag'], old.headers['vary']], [`"${url.split('=')[1]}"`, 'Accept']);
 });
 
 test('documents have a binary form, an ETag, and are refused in others', async () => {
