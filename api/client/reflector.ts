@@ -238,7 +238,8 @@ const IDENTITY = ['name', 'namespace', 'uid', 'resourceVersion'] as const;
 function hasIdentity(value: unknown): boolean {
   const metadata = (value as { readonly metadata?: Readonly<Record<string, unknown>> | null } | null)?.metadata;
   if (typeof metadata !== 'object' || metadata === null) return false;
-  return IDENTITY.every((field) => metadata[field] === undefined || typeof metadata[field] === 'string');
+  for (const field of IDENTITY) if (metadata[field] !== undefined && typeof metadata[field] !== 'string') return false;
+  return true;
 }
 
 /** Whether the server does not support initial events. It then returns one of these errors. */

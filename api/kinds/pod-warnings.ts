@@ -162,24 +162,19 @@ interface Place {
 }
 
 function containerWarnings(meta: ObjectMeta | undefined, spec: PodSpec, place: Place): string[] {
-  return containersOf(spec, place.at).flatMap(([container, own]) => {
-    const { limits, requests } = (container.resources ?? {}) as { limits?: Quantities; requests?: Quantities };
-    return [
-      ...containerAnnotationWarnings(meta, spec, container, place),
-      ...FRACTIONLESS.flatMap((name) =>
-        (
-          [
-            ['limits', limits],
-            ['requests', requests],
-          ] as const
-        ).flatMap(([kind, list]) => {
-          const value = list?.[name];
-          return value === undefined ? [] : fractionWarning(value, `${own}.resources.${kind}[${name}]`);
-        }),
-      ),
-      ...environmentWarnings(container, own),
-    ];
-  });
+  const texts: string[] = [];
+  for (const [container, own] of containersOf(spec, place.at)) {
+    texts.push(...containerAnnotationWarnings(meta, spec, container, place));
+    const resources: Readonly<Record<string, unknown>> = container.resources ?? {};
+    for (const name of FRACTIONLESS) {
+      for (const kind of ['limits', 'requests'] as const) {
+        const value = (resources[kind] as Quantities | undefined)?.[name];
+        if (value !== undefined) texts.push(...fractionWarning(value, `${own}.resources.${kind}[${name}]`));
+      }
+    }
+    texts.push(...environmentWarnings(container, own));
+  }
+  return texts;
 }
 
 function allPortWarnings(spec: PodSpec, at: string): string[] {
@@ -193,15 +188,19 @@ function environmentWarnings(container: AnyContainer, at: string): string[] {
   const seen = new Set<string>();
   const texts: string[] = [];
   for (const [index, { name = '', value = '', valueFrom }] of (container.env ?? []).entries()) {
-    const own = `$(${name})`;
-    const isExtension = valueFrom === undefined && value !== own && value.includes(own);
-    if (seen.has(name) && !isExtension) {
+    if (seen.has(name) && !(valueFrom === undefined && isExtensionOf(name, value))) {
       const text = `hides previous definition of ${quoteText(name)}, which may be dropped when using apply`;
       texts.push(`${at}.env[${index}]: ${text}`);
     }
     seen.add(name);
   }
   return texts;
+}
+
+/** Whether the value of a variable contains the former value of it, and something else. */
+function isExtensionOf(name: string, value: string): boolean {
+  const former = `$(${name})`;
+  return value !== former && value.includes(former);
 }
 
 type Port = NonNullable<Container['ports']>[number];
@@ -222,9 +221,12 @@ function portWarnings(container: AnyContainer, at: string, seen: SeenPorts): str
       texts.push(`${field}: hostIP set without hostPort: ${shown}`);
     }
     const key = `${containerPort}/${protocol}`;
-    const others = seen.numbers.get(key) ?? [];
-    texts.push(...others.flatMap((other) => samePortWarnings(field, port, other)));
-    seen.numbers.set(key, [...others, { field, port }]);
+    const others = seen.numbers.get(key);
+    if (others === undefined) seen.numbers.set(key, [{ field, port }]);
+    else {
+      texts.push(...others.flatMap((other) => samePortWarnings(field, port, other)));
+      others.push({ field, port });
+    }
     if (name === '') continue;
     const other = seen.names.get(name);
     if (other === undefined) seen.names.set(name, field);

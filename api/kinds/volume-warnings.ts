@@ -73,18 +73,18 @@ type Items = readonly { readonly path?: string | undefined }[] | undefined;
 const filesOf = (items: Items, source = ''): FilePath[] => (items ?? []).map(({ path = '' }) => ({ path, source }));
 
 function overlapWarnings({ name = '', configMap, secret, downwardAPI, projected }: Volume): string[] {
-  const volume = `volume ${quoteText(name)}`;
   const texts: string[] = [];
   const check = (description: string, files: readonly FilePath[]): void => {
-    texts.push(...overlaps(files).map((text) => `${volume} (${description}): overlapping paths: ${text}`));
+    for (const text of overlaps(files))
+      texts.push(`volume ${quoteText(name)} (${description}): overlapping paths: ${text}`);
   };
   if (configMap?.items) check(`ConfigMap ${quoteText(configMap.name ?? '')}`, filesOf(configMap.items));
   if (secret?.items) check(`Secret ${quoteText(secret.secretName ?? '')}`, filesOf(secret.items));
   if (downwardAPI?.items) check('DownwardAPI', filesOf(downwardAPI.items));
   const sources = projected?.sources ?? [];
   for (const source of sources)
-    if (Object.keys(source).length === 0) texts.push(`${volume} (Projected) has no sources provided`);
-  check('Projected', sources.flatMap(projectedFiles));
+    if (Object.keys(source).length === 0) texts.push(`volume ${quoteText(name)} (Projected) has no sources provided`);
+  if (sources.length > 0) check('Projected', sources.flatMap(projectedFiles));
   return texts;
 }
 

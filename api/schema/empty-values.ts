@@ -54,7 +54,9 @@ function serialized(type: TypeNode, value: JsonValue, options: EmptyOptions): Js
   if (type.kind === 'list') {
     if (type.items.kind === 'scalar' || !Array.isArray(value)) return value;
     let items: JsonValue[] | undefined;
-    for (const [index, item] of value.entries()) {
+    // An iterator of indexes and items would be garbage for every list of every write.
+    for (let index = 0; index < value.length; index++) {
+      const item = value[index] ?? null;
       const kept = serialized(type.items, item, options);
       if (kept !== item) (items ??= [...value])[index] = kept;
     }

@@ -27,10 +27,16 @@ interface Sets {
 
 /** Returns which paths differ between two values. Throws `PathElementError` for lists whose items have no keys. */
 export function compare(type: MergeType, old: JsonValue, next: JsonValue): Comparison {
-  const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
+  const sets = newSets();
   compareInside(type, old, next, sets);
   return sets;
 }
+
+const newSets = (): Sets => ({
+  added: new FieldSetBuilder(),
+  removed: new FieldSetBuilder(),
+  modified: new FieldSetBuilder(),
+});
 
 /** Adds all paths of a value that only one side has. */
 function takeChild(type: MergeType, value: JsonValue, element: string, set: FieldSetBuilder): void {
@@ -172,15 +178,11 @@ function compareMember(
   else if (type.kind === 'leaf') {
     if (!jsonEqual(old, next)) sets.modified.own(element);
   } else {
-    const below = {
-      added: sets.added.child(element),
-      removed: sets.removed.child(element),
-      modified: sets.modified.child(element),
-    };
+    const below = newSets();
     compareInside(type, old, next, below);
-    sets.added.dropEmpty(element);
-    sets.removed.dropEmpty(element);
-    sets.modified.dropEmpty(element);
+    sets.added.add(element, below.added);
+    sets.removed.add(element, below.removed);
+    sets.modified.add(element, below.modified);
   }
 }
 

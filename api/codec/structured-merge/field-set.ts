@@ -48,10 +48,17 @@ export class FieldSetBuilder implements FieldSet {
     return child;
   }
 
-  /** Adds a path, and below it the paths of `below`. */
+  /** Adds a path, and below it the paths of `below`, in place of earlier ones. */
   own(element: string, below: FieldSet = leaf): void {
     this.children ??= new Map();
     this.children.set(element, below);
+  }
+
+  /** Adds the paths of `below` below a path, if there are any. */
+  add(element: string, below: FieldSet): void {
+    if (isEmptySet(below)) return;
+    const found = this.children?.get(element);
+    this.own(element, found === undefined ? below : union(found, below));
   }
 
   /** Removes a child that remained empty. */

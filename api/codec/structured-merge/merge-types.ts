@@ -5,7 +5,7 @@
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { quoteText } from '../../meta/quote.ts';
 import { type Field, type Scalar, type StructType, type TypeNode, zeroOfScalar } from '../../schema/schema.ts';
-import { keyElement, valueElement } from './path-element.ts';
+import { canonicalJson, valueElement } from './path-element.ts';
 
 /** The type of a value in a merge. */
 export type MergeType =
@@ -48,6 +48,8 @@ interface MergeMember {
 
 interface ListKey {
   readonly name: string;
+  /** The name as path elements contain it. */
+  readonly quotedName: string;
   /** The value for items that omit the key. */
   readonly default: JsonValue | undefined;
 }
@@ -120,7 +122,9 @@ function listType(field: Field, items: TypeNode): MergeType {
   if (field.listType === 'set') return { kind: 'set', items: nodeType(items) };
   if (field.listType !== 'map') return atomicList(nodeType(items));
   const struct = items.kind === 'struct' ? items.struct : undefined;
-  const keys = [...(field.listMapKeys ?? [])].sort().map((name) => ({ name, default: keyDefault(struct, name) }));
+  const keys = [...(field.listMapKeys ?? [])]
+    .sort()
+    .map((name) => ({ name, quotedName: quoteText(name), default: keyDefault(struct, name) }));
   return { kind: 'keyed', keys, items: nodeType(items) };
 }
 
@@ -177,17 +181,17 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   if (typeof item !== 'object' || Array.isArray(item)) {
     throw new PathElementError('associative list with keys may not have non-map elements');
   }
-  const keys: { readonly name: string; readonly value: JsonValue }[] = [];
-  for (const { name, default: missing } of type.keys) {
+  let members = '';
+  for (const { name, quotedName, default: missing } of type.keys) {
     const value = item[name] ?? missing;
-    if (value !== undefined) keys.push({ name, value });
+    if (value !== undefined) members += `${members === '' ? '' : ','}${quotedName}:${canonicalJson(value)}`;
   }
-  if (keys.length === 0) {
+  if (members === '') {
     const names = `[${type.keys.map(({ name }) => quoteText(name)).join(' ')}]`;
     throw new PathElementError(
       `associative list with keys has an element that omits all key fields ${names} ` +
         "(and doesn't have default values for any key fields)",
     );
   }
-  return keyElement(keys);
+  return `k:{${members}}`;
 }

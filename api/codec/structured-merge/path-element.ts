@@ -11,16 +11,6 @@ import type { JsonObject, JsonValue } from '../../meta/object.ts';
 /** Returns the path element of an item of a set. */
 export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
 
-/** Returns the path element of a list item by its keys: `k:{"name":"a"}`. `keys` must be sorted by name. */
-export function keyElement(keys: readonly { readonly name: string; readonly value: JsonValue }[]): string {
-  let text = 'k:{';
-  for (const { name, value } of keys) {
-    if (text.length > 3) text += ',';
-    text += `${quoteText(name)}:${canonicalJson(value)}`;
-  }
-  return `${text}}`;
-}
-
 /** Encodes JSON with sorted members, and integers without a fraction. */
 export function canonicalJson(value: JsonValue | undefined): string {
   if (typeof value === 'string') return quoteText(value);

@@ -13,6 +13,45 @@ test('reads what JSON.parse reads', () => {
   );
 });
 
+test('a short object reads the same whether V8 or our parser reads it', () => {
+  const outcome = (text: string): unknown => {
+    try {
+      return parseJson(text);
+    } catch (error) {
+      return String(error);
+    }
+  };
+  // The parser of V8 reads only texts that begin with a brace.
+  const same = (text: string): void => assert.deepEqual(outcome(text), outcome(` ${text}`), text);
+  const texts = [
+    '{"n":1e+21}',
+    '{"n":1e21}',
+    '{"n":1.0}',
+    '{"n":1.5}',
+    '{"n":1e-7}',
+    '{"n":-0}',
+    '{"n":9007199254740992}',
+    '{"n":[9007199254740993,-9007199254740992]}',
+    '{"n":100000000000000000000}',
+    '{"n":1e999}',
+    '{"s":"\\ud800"}',
+    '{"s":"\\u0001\\n\\/"}',
+    '{"s":"<\u2028>"}',
+    '{"a":1,"a":1}',
+    '{"b":1,"2":1,"1":1}',
+    '{"__proto__":{"a":1},"constructor":1}',
+    '{"a":1}\n',
+    '{"a":1}\n\n',
+    '{"a":1,}',
+    '{"a":tru}',
+    `{"a":${'['.repeat(500)}${']'.repeat(500)}}`,
+    `{"a":${'['.repeat(2001)}${']'.repeat(2001)}}`,
+    '{',
+  ];
+  for (const text of texts) same(text);
+  fc.assert(fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => same(JSON.stringify(value))));
+});
+
 test('keeps every 64-bit integer', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (number) => {
