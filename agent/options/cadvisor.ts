@@ -7,8 +7,7 @@ import { option } from './option.ts';
 const GROUP = 'Accepted for compatibility';
 const WHY = 'statistics are read from cgroups and the container runtime without cAdvisor';
 const STORAGE = 'statistics are served and not stored in a database';
-const DEPRECATED =
-  'This is a cadvisor flag that was mistakenly registered with the Kubelet. Due to legacy concerns, it will follow the standard CLI deprecation timeline before being removed.';
+const DEPRECATED = 'it is a flag of cAdvisor';
 
 /** The rows of the option table. Every one has `noEffect`. */
 export const cadvisorOptions = {

@@ -61,7 +61,7 @@ export const apiFlags = {
     type: 'boolean',
     default: true,
     group: API,
-    help: 'Pods may have privileged containers. Only true: Pod Security forbids them, by namespace or for all.',
+    help: 'Pods may have privileged containers. Only true is accepted; Pod Security can forbid them, by namespace or for all.',
     check: (allowed) =>
       allowed
         ? undefined

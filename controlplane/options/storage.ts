@@ -146,7 +146,7 @@ export const storageFlags = {
     default: 60_000,
     group: STORAGE,
     noEffect: 'objects are counted as they change',
-    help: 'Accepted without effect: objects are counted as they change.',
+    help: 'How often objects in etcd are counted for metrics.',
   }),
   etcdDbMetricPollInterval: flag({
     name: 'etcd-db-metric-poll-interval',

@@ -1,6 +1,6 @@
 /**
- * Kills the agent repeatedly for a minute, and checks the records of the pods. `npm run soak -- --agent docker|containerd` runs
- * longer.
+ * Kills the agent repeatedly for 45 seconds, and checks the records of the pods. `npm run soak -- --agent docker|containerd`
+ * runs longer.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
