@@ -131,8 +131,8 @@ export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
 }
 
 /** Returns the name that a node registers with. */
-export function nodeNameOf({ hostnameOverride }: { readonly hostnameOverride: string }): string {
-  return (hostnameOverride === '' ? hostName() : hostnameOverride).trim().toLowerCase();
+export function nodeNameOf(flags: { readonly hostnameOverride: string }): string {
+  return (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
 }
 
 /** Returns the name of the host as uname(2) has it, without changes of case. */
