@@ -4,8 +4,6 @@
  * start. Here, an import names the file itself, with its extension, and every `.ts` file is an ES module.
  */
 import { registerHooks } from 'node:module';
-import { dirname, join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
 
 /** Does nothing in the bundled program, which has no such imports. A file that does not exist fails when it is read. */
 export function resolveSourcesDirectly(): void {
@@ -15,8 +13,7 @@ export function resolveSourcesDirectly(): void {
       const { parentURL } = context;
       if (parentURL === undefined || !specifier.startsWith('.') || !specifier.endsWith('.ts'))
         return next(specifier, context);
-      const { href } = pathToFileURL(join(dirname(fileURLToPath(parentURL)), specifier));
-      return { url: href, format: 'module-typescript', shortCircuit: true };
+      return { url: new URL(specifier, parentURL).href, format: 'module-typescript', shortCircuit: true };
     },
   });
 }
