@@ -356,6 +356,7 @@ test('connections are opened by the dialer, and by the few files that are named 
 /** A URL that is resolved against a base can leave it: `//host`, `..` and backslashes in the text change host and path. */
 const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
   ['api/http/dialer.ts', 'a redirect is relative to the page; the rules of the purpose decide whether it is followed'],
+  ['cli/source-resolution.ts', 'an import of a source names a file relative to that of the importing source'],
 ]);
 
 const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,\s*[^\s)][^)\n]*/g;
