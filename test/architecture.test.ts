@@ -268,7 +268,7 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
  * API, another server's answer or a manifest names must not lead to this host.
  */
 const CONNECTING: ReadonlyMap<string, string> = new Map([
-  ['api/http/dialer.ts', 'it is the way out'],
+  ['api/http/dialer.ts', 'it checks the addresses'],
   ['api/http/node-http.ts', 'it passes node:http on, for servers as well'],
   ['api/client/http-connections.ts', 'the server is that of a kubeconfig'],
   ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
