@@ -110,8 +110,9 @@ class Search {
   allocateFrom(at: number): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return true;
-    this.claim = slot.claim;
     return slot.alternatives.some((alternative) => {
+      // The slots after this one may have been tried with the alternative before.
+      this.claim = slot.claim;
       const suitable = this.#suitableFor(alternative);
       if (alternative.allocationMode !== 'All') return this.#choose(at, alternative, alternative.count ?? 1, 0);
       // This alternative takes all suitable devices. It fails if a pool is incomplete or another claim has one of the devices.
@@ -162,8 +163,8 @@ class Search {
   }
 
   /**
-   * Takes a device. With admin access, the device may be in use. Returns `false` and takes nothing if the claim has too many
-   * devices, a constraint does not hold, or nothing of the device is left.
+   * Takes a device. With admin access, other claims may use the device. Returns `false` and takes nothing if the claim has too
+   * many devices, a constraint does not hold, or nothing of the device is left.
    */
   #take(
     claim: number,

@@ -29,9 +29,9 @@ function gpu(name: string, attributes: object = {}, more: object = {}): object {
   return { name, attributes, ...more };
 }
 
-function claim(requests: readonly object[], more: object = {}): ResourceClaim {
+function claim(requests: readonly object[], more: object = {}, name = 'c'): ResourceClaim {
   return {
-    metadata: { name: 'c', namespace: 'ns', uid: 'c' },
+    metadata: { name, namespace: 'ns', uid: name },
     spec: { devices: { requests, ...more } },
   } as unknown as ResourceClaim;
 }
@@ -176,6 +176,32 @@ describe('the devices of a claim', () => {
       [claim([exactly('r', { adminAccess: true })])],
       two,
       ['a', 'b'],
+    ],
+    [
+      'are refused with the name of the claim whose later alternative cannot be evaluated',
+      'claim ns/first: selector #1: CEL runtime error: no such key: nothing',
+      [
+        claim(
+          [
+            {
+              name: 'r',
+              firstAvailable: [
+                { name: 'best', deviceClassName: 'gpu', count: 2 },
+                {
+                  name: 'other',
+                  deviceClassName: 'gpu',
+                  count: 1,
+                  ...cel(`device.attributes["${DRIVER}"].nothing == "y"`),
+                },
+              ],
+            },
+          ],
+          {},
+          'first',
+        ),
+        claim([exactly('s')], {}, 'second'),
+      ],
+      two,
     ],
     [
       'are those of the first alternative that is available',
