@@ -93,7 +93,8 @@ function loopOf({ name, target, args, at }: Call): Comprehension | undefined {
   }
   const transform = TRANSFORMS.get(name);
   const body = args.at(-1);
-  if (transform === undefined || second === undefined || args.length < 3 || body === undefined) return undefined;
+  if (transform === undefined || second === undefined || body === undefined) return undefined;
+  if (args.length < 3 || args.length > 4) return undefined;
   return {
     kind: transform,
     target,
@@ -149,8 +150,8 @@ function hasMember(compiler: ExpressionCompiler, arg: Expr, at: number): Compile
 }
 
 function bind(compiler: ExpressionCompiler, args: readonly Expr[]): Compiled | undefined {
-  const [variable, init, body] = args;
-  if (variable?.kind !== 'ident' || init === undefined || body === undefined) return undefined;
+  const [variable, init, body, further] = args;
+  if (further !== undefined || variable?.kind !== 'ident' || init === undefined || body === undefined) return undefined;
   const value = compiler.compile(init);
   return compiler.within([{ name: variable.name, type: value.type }], ([slot = 0]) => {
     const inner = compiler.compile(body);
@@ -166,7 +167,7 @@ function bind(compiler: ExpressionCompiler, args: readonly Expr[]): Compiled | u
 
 function optMap(compiler: ExpressionCompiler, { target, args }: Call, flat: boolean): Compiled | undefined {
   const [variable, body] = args;
-  if (target === undefined || variable === undefined || body === undefined) return undefined;
+  if (target === undefined || variable === undefined || body === undefined || args.length > 2) return undefined;
   if (variable.kind !== 'ident') {
     const macro = flat ? 'optFlatMap' : 'optMap';
     throw new CelSyntaxError({ at: variable.at, message: `${macro}() variable name must be a simple identifier` });
@@ -209,7 +210,7 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
 
 /**
  * Assigns the items of a list with their index, or the entries of a map with their key, to the slots one after another. It
- * allocates nothing else, because a loop may take a million steps.
+ * yields no objects, because a loop may take a million steps.
  */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);
@@ -291,7 +292,7 @@ function quantifier(compiler: ExpressionCompiler, parts: Comprehension): Compile
 function onlyOne(loop: Loop, body: Compiled): Run {
   return (frame) => {
     let count = 0;
-    for (const _step of steps(loop, frame)) if (body.run(frame) === true) count += 1;
+    for (const _step of steps(loop, frame)) if (passes(body.run(frame))) count += 1;
     return count === 1;
   };
 }

@@ -93,6 +93,12 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     "duration('9223372036854775807ns') + duration('1ns')",
   ],
   'names that the grammar does not have': ['object.`plain`', 'object.in', 'object.true', 'namespace == 1', 'if'],
+  'macros with more arguments than they have': [
+    '[1].transformList(i, v, true, v, v) == [1]',
+    'optional.of(1).optMap(x, x, x).value() == 1',
+    'optional.of(1).optFlatMap(x, optional.of(x), x).value() == 1',
+  ],
+  'conditions of loops that are not booleans': ['[1, true].exists_one(x, dyn(x))', '[1].exists_one(x, dyn(x))'],
   'precision that no number has': ["'%.1001f'.format([1.0])"],
 };
 
