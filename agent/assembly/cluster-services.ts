@@ -168,7 +168,7 @@ async function startNetwork(
   return serviceNetwork(base, informers, { withNames: servesNames(flags, dns), nameServers, metrics }, facts);
 }
 
-/** Starts the service proxy and the name server behind it. */
+/** Starts the service proxy, and with `withNames` the name server behind it. */
 async function serviceNetwork(
   base: Base,
   informers: Informers,
@@ -257,7 +257,10 @@ function placeOf(nodeName: string, node: NodeObject, flags: AgentFlags, dns: Ser
 const addressesOf = ({ status }: NodeObject, wanted: 'InternalIP' | 'ExternalIP'): string[] =>
   (status?.addresses ?? []).filter(({ type }) => type === wanted).map(({ address }) => address);
 
-/** Returns the ranges of `--nodeport-addresses` in canonical form, and leaves out values that are no ranges. */
+/**
+ * Returns the ranges of `--nodeport-addresses` in canonical form, for `primary` the internal addresses of the node. Leaves out
+ * values that are no ranges.
+ */
 function nodePortRanges(values: readonly string[], node: NodeObject): string[] {
   return values.flatMap((value) => {
     if (value !== 'primary') return canonicalRange(value, value.includes(':') ? 'IPv6' : 'IPv4') ?? [];

@@ -1,7 +1,8 @@
 /**
  * Certificates of pods for projected volumes. The node creates a key and a request, a signer issues the certificate, and both
- * are replaced when the signer's refresh time has come. Each refresh of the volume takes one step, and a valid certificate is
- * used until its successor exists. Keys are only in memory, so a restarted agent requests new certificates.
+ * are replaced when the signer's refresh time has come. Each refresh of the volume takes one step, and a certificate is used
+ * until its successor exists or the signer refuses one. Keys are only in memory, so a restarted agent requests new
+ * certificates.
  */
 import { generateKeyPair, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -127,7 +128,7 @@ export class PodCertificates {
         await this.#readRequest(pod, credential);
       }
     } catch (error) {
-      // The current certificate is used until it expires, even if its renewal fails.
+      // A certificate whose renewal fails is used further, also after it has expired.
       if (credential.refused !== undefined || issued === undefined) throw error;
       this.#reportAge(pod, issued);
       return issued;

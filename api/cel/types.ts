@@ -115,7 +115,7 @@ export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map
   }
 }
 
-/** Whether the types are the same except for type parameters. `dyn` is the same as `dyn` alone. */
+/** Whether the types are the same. `unbound` is the same as every type, and `dyn` as `dyn` alone. */
 export function isEquivalent(a: CelType, b: CelType): boolean {
   if (a === unbound || b === unbound) return true;
   if (a.kind === 'list') return b.kind === 'list' && isEquivalent(a.item, b.item);
@@ -127,7 +127,7 @@ export function isEquivalent(a: CelType, b: CelType): boolean {
   return isExactly(a, b);
 }
 
-/** Whether the types are the same. `dyn` equals no other type. */
+/** Whether the types are the same. `dyn` equals no other type. Which type a type as a value is does not matter. */
 export function isExactly(wanted: CelType, actual: CelType): boolean {
   switch (wanted.kind) {
     case 'list':
@@ -148,7 +148,7 @@ export function isExactly(wanted: CelType, actual: CelType): boolean {
 /** Whether the type is decided at run time. */
 export const isOpen = (type: CelType): boolean => type.kind === 'dyn' || type.kind === 'error' || type.kind === 'param';
 
-/** Replaces type parameters; those that are not bound become `dyn`. */
+/** Replaces type parameters except `unbound`. Those that have no type become `dyn`. */
 export function substitute(type: CelType, bound: Bindings): CelType {
   switch (type.kind) {
     case 'param':

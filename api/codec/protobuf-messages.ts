@@ -281,7 +281,7 @@ class Source {
       this.line(`else r.skipInEntry(${tag}, ${end});\n}\nr.leaveEntry(${end});`);
       this.line(`setMember(${member} ??= {}, ${key}, ${value});`);
     } else if (type.kind === 'struct') {
-      // A message may arrive in several parts. Later parts are merged into the earlier ones.
+      // A message may arrive in several parts. The members of later parts replace those of earlier ones.
       const around = this.#name();
       const part = this.#name();
       this.line(

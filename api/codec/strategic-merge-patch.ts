@@ -169,7 +169,8 @@ function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefi
 
 /**
  * Applies one member of a patch to `original`. Null removes the member. A list merges if the schema says so, and an object
- * merges unless the schema says otherwise. All other values replace the member. A directive removes the items that it lists.
+ * merges unless the schema says otherwise. All other values replace the member, without the parts that have directives. A
+ * `$deleteFromPrimitiveList` removes the scalars that it lists from a list.
  */
 function mergeMember(
   original: JsonObject,

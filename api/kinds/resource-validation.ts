@@ -34,18 +34,18 @@ const WHOLE = 1_000_000_000n;
 
 /** Whether the resource is one of huge pages. */
 export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES);
-/** Whether containers may request the resource, besides extended resources. */
+/** Whether the resource is a standard one of containers. */
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
 const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
 const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
 /** Whether a quota can count the resource. `storage` is ambiguous without a prefix. */
 export const isStandardQuotaResource = (name: string): boolean => name !== 'storage' && isStandardResource(name);
-/** Whether the resource belongs to Kubernetes: it has no domain, or kubernetes.io. */
+/** Whether the resource belongs to Kubernetes: it has no domain, or one that ends with kubernetes.io. */
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
 /**
- * Whether the resource belongs to a domain other than kubernetes.io. Names with the prefix `requests.` do not, and neither do
- * names with which that prefix would not be a qualified name.
+ * Whether the resource has a domain that does not end with kubernetes.io. Names with the prefix `requests.` do not, and neither
+ * do names with which that prefix would not be a qualified name.
  */
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;

@@ -46,7 +46,7 @@ export interface CertificateTemplate {
   readonly extendedKeyUsages?: readonly string[];
   /** If absent, the certificate has no basic constraints. */
   readonly basicConstraints?: BasicConstraints;
-  /** If absent, a random serial number with 128 bits is used. */
+  /** If absent, a random serial number of 16 bytes is used. */
   readonly serialNumber?: Uint8Array;
 }
 

@@ -8,8 +8,8 @@ import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
 
 /**
  * Restores, in place, the fields that the type always serializes. It is for values that were modified after they were decoded,
- * such as an object whose strategy removed the status. Lists and maps that became empty are dropped or become null, as if they
- * had been read from the store.
+ * such as an object whose strategy removed the status. Lists and maps that became empty and are not kept empty in the store
+ * are dropped or become null.
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
   const { fields } = struct;

@@ -24,7 +24,9 @@ export type Scalar =
   | 'rawExtension' // an embedded object, kept as it is
   | 'fieldsV1';
 
-/** Returns the zero value that Go serializes for a field of the type, or `undefined` for types that are serialized as null. */
+/**
+ * Returns the zero value that Go serializes for a field of the type. `undefined` for durations and types whose zero is null.
+ */
 export function zeroOfScalar(scalar: Scalar): '' | false | 0 | '0' | undefined {
   switch (scalar) {
     case 'string':

@@ -26,7 +26,7 @@ interface S3Location {
 
 /** The complete settings of one bucket. */
 export interface S3Settings {
-  /** The URL of the bucket, whose path has no trailing slash. */
+  /** The URL of the bucket. If it has a path, that has no trailing slash. */
   readonly url: URL;
   readonly region: string;
   readonly credentials: S3Credentials;
@@ -71,8 +71,8 @@ export async function s3Settings(bucket: string, flags: S3Flags, env: Environmen
 }
 
 /**
- * Returns the URL of a bucket. Amazon's buckets have host names. Requests to other servers have the bucket in the path, which
- * all of them support.
+ * Returns the URL of a bucket. Amazon's buckets have host names, unless they have a dot in their name. Requests to other
+ * servers have the bucket in the path, which all of them support.
  */
 function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
   if (endpoint === undefined)

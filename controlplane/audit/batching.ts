@@ -28,7 +28,7 @@ export interface BatchOptions {
 const MAX_OBJECT_BYTES = 64 << 20;
 /** The maximum memory of all events that wait or are being sent. Beyond it, events are dropped. */
 const MAX_BYTES = 128 << 20;
-/** A batch of more events would be a text of hundreds of megabytes, which takes seconds, or cannot be formatted at all. */
+/** The maximum memory of a batch of several events. The text of a far larger one would take seconds, or be too long. */
 const MAX_BATCH_BYTES = 16 << 20;
 
 interface Waiting {

@@ -129,7 +129,7 @@ class Repair {
     this.#recorder = recorder;
   }
 
-  /** Ensures that each address of the service has its IPAddress. */
+  /** Gives each address of the service its IPAddress, or reports why it cannot have one. */
   async service(key: string): Promise<void> {
     const { state } = this.#options;
     const { namespace, name } = splitKey(key);

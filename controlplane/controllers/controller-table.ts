@@ -12,7 +12,7 @@ import type { LegacyTokenSigner } from './service-account/token-secrets.ts';
 import type { ServiceLoadBalancersOptions } from './service/service-load-balancers.ts';
 import type { VolumeAgents } from './storage/local-volumes.ts';
 
-/** Parts that some controllers need beside the API; a controller without its part does not run. */
+/** Parts that some controllers need beside the API. Without its part, a controller does not run, except for the autoscaler. */
 export interface ControllerKeys {
   readonly rootCaPem?: string;
   readonly tokenSigner?: LegacyTokenSigner;

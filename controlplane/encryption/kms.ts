@@ -35,7 +35,7 @@ interface Seed extends Wrapped {
 
 /**
  * Creates the provider that encrypts with seeds of a key management service. Resolves when the first seed is usable; rejects
- * and closes the service if it does not answer.
+ * and closes the service if there is none.
  */
 export async function kmsProvider(options: KmsProviderOptions): Promise<EncryptionProvider> {
   const { service, clock, logger } = options;

@@ -110,8 +110,8 @@ class CatalogInformer<T extends KubeObject> implements Lister<T> {
   readonly #listeners: ((change: ListerChange<T>) => void)[] = [];
   readonly #filled = Promise.withResolvers<void>();
   /**
-   * The keys of the existing objects that the watch has sent so far. When it has sent all, objects with other keys are removed.
-   * `undefined` from then on.
+   * The keys of the existing objects that a new watch has sent so far. When it has sent all, objects with other keys are
+   * removed, and this becomes `undefined` until another watch begins.
    */
   #initialKeys: Set<string> | undefined;
 

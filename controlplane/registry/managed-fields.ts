@@ -139,8 +139,8 @@ function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
 }
 
 /**
- * Returns the ownership before the write. It is that of the request if the request is for the object itself and its entries are
- * valid, none if the request resets the entries, and otherwise the stored one.
+ * Returns the ownership before the write. If the request is for the object itself, it is none if the request resets the
+ * entries, and that of the request if that has valid entries. Otherwise it is the stored one.
  */
 function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
   const entries = object.metadata.managedFields ?? undefined;
@@ -165,8 +165,8 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
 }
 
 /**
- * Returns the object with its managed fields after a write other than apply, or without any if the stored object has none or
- * ownership cannot be computed. Yields after each step that visits the whole object.
+ * Returns the object with its managed fields after a write other than apply, or without any if the ownership cannot be computed
+ * or a stored object starts with none. Yields after each step that visits the whole object.
  */
 function* updateManaged(
   struct: StructType,
@@ -249,9 +249,9 @@ interface ApplyRequest {
 }
 
 /**
- * Returns the object that results from an apply, with its managed fields. Throws a 409 if another manager owns an applied field
- * and the request is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if fields do not
- * fit the schema or cannot be compared. Yields after each step that visits the whole object.
+ * Returns the object that results from an apply, with its managed fields. Throws a 409 if the apply would change fields of
+ * other managers and is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if fields do
+ * not fit the schema or cannot be compared. Yields after each step that visits the whole object.
  */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;

@@ -156,7 +156,7 @@ export class Listener {
     this.#tls.setSecureContext(secureContextOf(this.#tlsOptions));
   }
 
-  /** Accepts no further connections, announces the end on open ones, and closes the remaining ones after `graceMs`. */
+  /** Accepts no further connections, announces the end to HTTP/2 clients, and closes what remains after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#tls.close(() => resolve()));
     for (const session of this.#sessions) session.close();
@@ -297,7 +297,7 @@ export class Listener {
         requestTimeout: 0,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
         connectionsCheckingInterval: Math.min(CONNECTION_CHECK_MS, headersTimeoutMs),
-        // Only requests of the connect verbs and watches are upgraded. Others, such as `h2c`, are plain requests.
+        // Only requests for WebSocket or SPDY are upgraded. Others, such as those for `h2c`, are plain requests.
         shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request),
       },
       (request, response) => this.#acceptHttp1(request, response),

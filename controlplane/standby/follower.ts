@@ -281,8 +281,9 @@ export class Follower {
 }
 
 /**
- * Opens the copy in the directory of the database, which no other process can open then. Resolves to `undefined` for a damaged
- * copy, which stays where it is until a snapshot replaces it. Throws a StorageError if another process has the copy.
+ * Opens the copy in the directory of the database, which no other process can open then. Resolves to `undefined` for a copy
+ * that cannot be used, which stays where it is until a snapshot replaces it. Throws a StorageError if another process has the
+ * copy.
  */
 export async function openCopy({
   directory,

@@ -67,7 +67,7 @@ interface RouteJson {
 /**
  * Returns access to the network of this host, or to the one where the command `prefix` runs the tools. `change` runs all
  * commands and then rejects with one error that joins the messages of those that failed. The other methods reject with ENOENT
- * if a tool is not installed, except `linkSupport`, which reports it.
+ * if `ip` or `bridge` is not installed, except `linkSupport`, which reports it.
  */
 export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
   const run = async (tool: string, args: readonly string[]): Promise<string> => {

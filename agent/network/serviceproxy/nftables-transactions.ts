@@ -75,7 +75,7 @@ export class NftablesTransactions {
     for (const values of [this.#chains, this.#sets, this.#elements]) yield* values.forget(slice);
   }
 
-  /** Whether there are clients with session affinity, whom a transaction that replaces the table has to write again. */
+  /** Whether there are sets of session affinity, whose clients a transaction that replaces the table has to write again. */
   get hasAffinity(): boolean {
     return this.#affinitySets > 0;
   }

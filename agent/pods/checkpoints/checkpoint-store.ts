@@ -198,7 +198,7 @@ function encodeName(name: string): string {
   return encodeURIComponent(name).replace(/^\./, '%2E');
 }
 
-/** Returns the part of the key that stands in the name of a file; `undefined` for a file that this store did not write. */
+/** Returns the part of the key that stands in the name of a file; `undefined` for a name that cannot be decoded. */
 function keyName(encoded: string): string | undefined {
   try {
     return decodeURIComponent(encoded);

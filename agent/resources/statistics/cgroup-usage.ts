@@ -66,12 +66,12 @@ export interface CgroupReader {
   createdAtMs(path: string): Promise<number | undefined>;
 }
 
-/** Returns the text of a file of a cgroup, or `undefined` if there is no such file. */
+/** Returns the text of a file of a cgroup, or `undefined` if it cannot be read. */
 export async function readCgroupFile(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch {
-    // The controller is not mounted, or the cgroup is gone.
+    // Usually the controller is not mounted, or the cgroup is gone.
     return undefined;
   }
 }

@@ -61,8 +61,8 @@ interface Bounds {
 }
 
 /**
- * Changes the client in place: a call whose response is longer than `longestBytes` fails with `ResponseTooLong`. Its connection
- * is closed, and so is that of a call that has expired.
+ * Changes the client in place: a call that does not read its response as a stream fails with `ResponseTooLong` if the response
+ * is longer than `longestBytes`. Its connection is closed, and so is that of a call that has expired.
  */
 export function boundResponses(docker: Docker, bounds: Bounds = {}): void {
   const { longestBytes = MAX_RESPONSE_BYTES, expiry = () => undefined } = bounds;

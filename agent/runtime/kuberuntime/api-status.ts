@@ -260,8 +260,8 @@ function missingContainer(
 }
 
 /**
- * Returns the last state and the restart count of a container that the runtime does not have. A container that ran has
- * terminated in an unknown way; it is restarted, unless its pod is being deleted.
+ * Returns the last state and the restart count of a container that the runtime does not have. If it ran and the last status
+ * has no earlier termination, it has terminated in an unknown way. That counts as a restart, unless its pod is being deleted.
  */
 function lostContainer(
   pod: Pod,

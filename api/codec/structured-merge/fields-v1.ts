@@ -14,8 +14,8 @@ export function decodeFieldsV1(fields: JsonObject): FieldSet {
 }
 
 /**
- * Adds the decoded fields to `target`. Returns whether they are in the form that this program writes. Throws an `Error` if they
- * are not a field set.
+ * Adds the decoded fields to `target`. Returns whether all path elements are in the form that this program writes. Throws an
+ * `Error` if they are not a field set.
  */
 function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
   let isCanonical = true;

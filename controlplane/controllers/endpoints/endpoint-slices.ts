@@ -241,7 +241,10 @@ function newSlice(
   };
 }
 
-/** Returns the annotation with the time of the newest change of the service or its pods, from which latency is measured. */
+/**
+ * Returns the annotation with the time from which latency is measured: when the service was created, or when the readiness of
+ * one of its pods changed last, if that is later.
+ */
 export function triggerTime(service: Service, members: readonly Pod[]): Record<string, string> {
   const times = [
     service.metadata.creationTimestamp ?? '',

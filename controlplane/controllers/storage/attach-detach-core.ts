@@ -1,6 +1,6 @@
 /**
  * Decides which volumes of CSI drivers must be attached to a node (the volumes of its pods, if the driver attaches volumes),
- * and which can be detached (no pod needs them, and the node no longer uses them). Pure.
+ * and whether an attachment to another node excludes that. Pure.
  */
 import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';
 import { isPodFinished } from '../pod-state.ts';

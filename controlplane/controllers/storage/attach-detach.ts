@@ -143,7 +143,7 @@ class AttachDetach {
     return wantedAttachments(nodeName, podsOn(this.#caches.pods, nodeName), this.#lookup);
   }
 
-  /** Returns the attachments that this controller created; it ignores all others. */
+  /** Returns the attachments of existing volumes that have the names that this controller gives; it ignores all others. */
   #attachmentsOf(nodeName: string): VolumeAttachment[] {
     return this.#caches.attachments.byIndex(BY_NODE, nodeName).filter(({ metadata, spec }) => {
       const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');

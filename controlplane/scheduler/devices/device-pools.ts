@@ -184,7 +184,8 @@ function remainingCounters(
 }
 
 /**
- * Adds what the device consumes to the counters (`by` 1), or subtracts it (`by` -1). Returns whether no counter is overdrawn.
+ * Adds what the device consumes to the counters (`by` 1), or subtracts it (`by` -1). Returns whether all counters exist and
+ * none is overdrawn.
  */
 export function consume(
   counters: ReadonlyMap<string, Map<string, Quantity>>,

@@ -124,8 +124,8 @@ async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | un
 }
 
 /**
- * Passes a body on to the client. Resolves when the body is passed on, or the client is disconnected. What has arrived is
- * written at once: a chunk of one byte that waits for a slow client costs as much as a large one.
+ * Passes a body on to the client. Resolves when the body has ended or broken off, or the client is disconnected. What has
+ * arrived is written at once: a chunk of one byte that waits for a slow client costs as much as a large one.
  */
 export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {

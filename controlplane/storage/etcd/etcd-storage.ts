@@ -304,7 +304,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     throw new StorageError('refused', `${write.key} is in etcd, but its value cannot be read`);
   }
 
-  /** Throws the reason why the comparisons failed. Returns if they hold now, because the keys were written again. */
+  /** Throws the reason why the comparisons failed. Returns if none is left: keys were written again, or cannot be read. */
   #assertExpected({ key, expectedRevision, transactionWrites }: EtcdWrite): void {
     const current = this.history.current(key);
     if (expectedRevision === 0) {

@@ -20,7 +20,10 @@ import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog, removeIncompleteTail } from './write-ahead-log.ts';
 
-/** The size to which the write-ahead log is truncated after a checkpoint. It is twice the size at which a checkpoint begins. */
+/**
+ * The size to which the write-ahead log is truncated after a checkpoint. It is at least twice the size at which a checkpoint
+ * begins.
+ */
 const LOG_BYTES = 16 * 1024 * 1024;
 /** The number of pages by which the log grows after a failed checkpoint, before the next attempt is made. */
 const RETRY_PAGES = 100;
@@ -64,8 +67,8 @@ export interface LogDatabase {
 }
 
 /**
- * Opens or creates the database, and locks it until the process exits. Throws `StorageError` if another process has it, if it
- * is damaged, of a newer format, or cannot be written.
+ * Opens or creates the database, and locks it until it is closed or the process exits. Throws `StorageError` if another process
+ * has it, if it is damaged, of a newer format, or cannot be written.
  */
 export function openDatabase(options: DatabaseOptions): LogDatabase {
   makeDirectory(dirname(options.file));
@@ -75,7 +78,7 @@ export function openDatabase(options: DatabaseOptions): LogDatabase {
     database = new Database(options.file, { timeout: 0 });
     // The file contains secrets. SQLite creates the write-ahead log with the same mode.
     chmodSync(options.file, 0o600);
-    // The lock is held from the first access until the process exits for any reason.
+    // The lock is held from the first access until the database is closed or the process exits for any reason.
     database.pragma('locking_mode = EXCLUSIVE');
     checkOwner(database, options.file);
     configure(database);

@@ -28,7 +28,7 @@ export interface StaticCpuPolicyOptions {
   readonly options: CpuPolicyOptions;
   readonly state: CpuState;
   readonly affinity: AffinityStore;
-  /** The value of `--reserved-cpus`. If empty, `reservedCount` CPUs of the lowest cores are reserved. */
+  /** The value of `--reserved-cpus`. If empty, `reservedCount` CPUs are chosen as for a container. */
   readonly reservedCpus: CpuSet;
   readonly reservedCount: number;
 }
@@ -113,8 +113,9 @@ export class StaticCpuPolicy {
   }
 
   /**
-   * Allocates the exclusive CPUs of the container. Does nothing if it has them already or uses the shared pool. Throws
-   * `AdmissionError` or `CpuAllocationError` if too few CPUs are free.
+   * Allocates the exclusive CPUs of the container. Allocates nothing if it has them already or uses the shared pool. Throws
+   * `CpuAllocationError` if too few CPUs are free, and `AdmissionError` if too few whole cores are, or the request has parts of
+   * cores, with `full-pcpus-only`.
    */
   allocate(pod: Pod, container: Container): void {
     const { state, topology, options, affinity } = this.#deps;
@@ -149,7 +150,7 @@ export class StaticCpuPolicy {
       );
   }
 
-  /** Takes CPUs of the NUMA nodes in the mask first, and the rest from any node. */
+  /** Takes CPUs of the NUMA nodes in the mask first, with `align-by-socket` of their sockets, and the rest from any node. */
   #choose(count: number, mask: NumaMask | undefined, reusable: CpuSet): CpuSet {
     const { topology, options } = this.#deps;
     const free = this.available().union(reusable);
