@@ -160,7 +160,7 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
   return resetFields.every(([name = '', inner]) => {
     const value = object[name] as JsonValue | undefined;
     if (inner !== undefined || name === 'metadata' || value === undefined) return true;
-    return typeErrors(type, { [name]: value }).length === 0;
+    return typeErrors(type, { [name]: value }, { allowsDuplicates: true }).length === 0;
   });
 }
 
@@ -294,7 +294,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
 
 /** Refuses to apply to an object that has no owners and whose fields cannot be compared. */
 function refuseUntyped({ type, expected }: ApplyRequest, current: JsonObject): void {
-  const [error] = typeErrors(type, current);
+  const [error] = typeErrors(type, current, { allowsDuplicates: true });
   if (error === undefined) return;
   const subject = subjectText(expected, current['metadata']);
   throw newErrorWithoutReason(

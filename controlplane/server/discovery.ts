@@ -79,6 +79,14 @@ const bare = (path: string): string => trimEnd(path, '/');
 /** Whether the path ends in a slash. kube-apiserver serves only the plain form of discovery there. */
 const endsInSlash = (path: string): boolean => path.endsWith('/');
 
+type TypedDocument = Readonly<Record<string, unknown>> & { readonly apiVersion?: string; readonly kind: string };
+
+/** Returns the binary form of a document. Without `apiVersion`, as in the core group, its envelope has none either. */
+const enveloped = (codec: ProtobufCodec, document: TypedDocument): Buffer =>
+  Buffer.concat(
+    codec.envelop(document.apiVersion ?? '', document.kind, codec.encode({ apiVersion: 'v1', ...document })),
+  );
+
 class Discovery {
   readonly #options: DiscoveryOptions;
   readonly #documents = new Map<string, Document>();
@@ -153,7 +161,7 @@ class Discovery {
     return pageNotFound(request);
   }
 
-  #encode(value: object, wanted: Wanted): Document {
+  #encode(value: TypedDocument, wanted: Wanted): Document {
     const suffix =
       wanted.aggregated === '' ? '' : `;g=apidiscovery.k8s.io;v=${wanted.aggregated};as=APIGroupDiscoveryList`;
     const contentType = `${TYPES[wanted.format]}${suffix}`;
@@ -163,7 +171,7 @@ class Discovery {
       case 'yaml':
         return new Document(contentType, encodeYaml(value));
       case 'protobuf':
-        return new Document(contentType, this.#options.protobuf.encodeEnveloped({ apiVersion: 'v1', ...value }));
+        return new Document(contentType, enveloped(this.#options.protobuf, value));
     }
   }
 
@@ -173,7 +181,7 @@ class Discovery {
   }
 
   /** Returns the unaggregated document of a path, or `undefined` if the path does not exist. */
-  #plain(path: string): object | undefined {
+  #plain(path: string): TypedDocument | undefined {
     const [root, ...parts] = path.split('/').filter((part) => part !== '');
     const [group = '', version] = root === 'api' ? ['', ...parts] : parts;
     if (version !== undefined) return this.#resources(group, version);
@@ -186,13 +194,13 @@ class Discovery {
     return found === undefined ? undefined : { kind: 'APIGroup', apiVersion: 'v1', ...groupDocument(found) };
   }
 
-  #versions(): object {
+  #versions(): TypedDocument {
     const versions = [...(this.#grouped().get('')?.versions.keys() ?? [])];
     const serverAddressByClientCIDRs = [{ clientCIDR: '0.0.0.0/0', serverAddress: this.#options.serverAddress }];
     return { kind: 'APIVersions', versions, serverAddressByClientCIDRs };
   }
 
-  #resources(group: string, version: string): object | undefined {
+  #resources(group: string, version: string): TypedDocument | undefined {
     const found = this.#grouped().get(group);
     const rows = found?.versions.get(version);
     if (found === undefined || rows === undefined) return undefined;
@@ -209,7 +217,7 @@ class Discovery {
     };
   }
 
-  #aggregated(path: string): object {
+  #aggregated(path: string): TypedDocument {
     const core = path === '/api';
     const groups = [...this.#grouped().values()].filter(({ name }) => (name === '') === core);
     return {

@@ -6,7 +6,7 @@
 import { jsonEqual } from '../../meta/json-equality.ts';
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
-import { type FieldSet, FieldSetBuilder } from './field-set.ts';
+import { type FieldSet, FieldSetBuilder, isEmptySet } from './field-set.ts';
 import { type MergeType, type StructMergeType, deduce, itemElement, zerosOf } from './merge-types.ts';
 import { wholeValue } from './whole-value.ts';
 
@@ -199,6 +199,15 @@ function compareItems(type: ListType, old: readonly JsonValue[], next: readonly 
   }
 }
 
+/** Whether two lists have equal items. A member that is absent equals the value that its type implies. */
+function sameItems(type: MergeType, old: readonly JsonValue[], next: readonly JsonValue[]): boolean {
+  if (old.length !== next.length) return false;
+  return old.every((item, index) => {
+    const { added, removed, modified } = compare(type, item, next[index] ?? null);
+    return [added, removed, modified].every(isEmptySet);
+  });
+}
+
 /**
  * Compares items with the same key, usually at most one on each side. Several items are owned together and have no paths below.
  */
@@ -212,7 +221,7 @@ function compareSameItems(
   if (old.length < 2 && next.length < 2) {
     compareMember(type.items, element, old[0], next[0], sets);
   } else if (old.length >= 2 && next.length >= 2) {
-    if (!jsonEqual(old, next)) sets.modified.child(element).owned = true;
+    if (!sameItems(type.items, old, next)) sets.modified.child(element).owned = true;
   } else if (old.length >= 2) {
     if (next.length > 0) compareMember(type.items, element, undefined, next[0], sets);
     sets.removed.child(element).owned = true;

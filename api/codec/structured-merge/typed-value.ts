@@ -70,50 +70,62 @@ function collectItems(type: ListType, items: readonly JsonValue[], set: FieldSet
   });
 }
 
-/** Returns the errors of a value that does not match its type, with the messages of kube-apiserver's typed conversion. */
-export function typeErrors(type: MergeType, value: JsonValue): string[] {
+interface TypeCheck {
+  readonly errors: string[];
+  readonly allowsDuplicates: boolean;
+}
+
+/**
+ * Returns the errors of a value that does not match its type, with the messages of kube-apiserver's typed conversion. With
+ * `allowsDuplicates`, a list may contain several items of the same keys, as those of stored objects do.
+ */
+export function typeErrors(
+  type: MergeType,
+  value: JsonValue,
+  { allowsDuplicates = false }: { readonly allowsDuplicates?: boolean } = {},
+): string[] {
   const errors: string[] = [];
-  check(type, value, '', errors);
+  check(type, value, '', { errors, allowsDuplicates });
   return errors;
 }
 
-function check(type: MergeType, value: JsonValue, path: string, errors: string[]): void {
+function check(type: MergeType, value: JsonValue, path: string, typeCheck: TypeCheck): void {
   if (value === null) return;
   switch (type.kind) {
     case 'leaf':
-      checkLeaf(type.expects, value, path, errors);
+      checkLeaf(type.expects, value, path, typeCheck.errors);
       if (type.items !== undefined && Array.isArray(value)) {
-        for (const [index, item] of value.entries()) check(type.items, item, `${path}[${index}]`, errors);
+        for (const [index, item] of value.entries()) check(type.items, item, `${path}[${index}]`, typeCheck);
       }
-      if (type.content !== undefined && isJsonObject(value)) check(type.content, value, path, errors);
+      if (type.content !== undefined && isJsonObject(value)) check(type.content, value, path, typeCheck);
       return;
     case 'deduced':
       return;
     case 'keyed':
     case 'set':
-      if (Array.isArray(value)) checkItems(type, value, path, errors);
-      else errors.push(`${path}: expected list, got &{${goValue(value)}}`);
+      if (Array.isArray(value)) checkItems(type, value, path, typeCheck);
+      else typeCheck.errors.push(`${path}: expected list, got &{${goValue(value)}}`);
       return;
     case 'map':
     case 'struct':
       if (!isJsonObject(value)) {
-        errors.push(`${path}: expected map, got &{${goValue(value)}}`);
+        typeCheck.errors.push(`${path}: expected map, got &{${goValue(value)}}`);
         return;
       }
       for (const [name, member] of Object.entries(value)) {
         const inner = memberType(type, name);
         if (inner === undefined) {
           // As in kube-apiserver, an unknown member ends the check of the others.
-          errors.push(`${path}.${name}: field not declared in schema`);
+          typeCheck.errors.push(`${path}.${name}: field not declared in schema`);
           return;
         }
-        if (member !== undefined) check(inner, member, `${path}.${name}`, errors);
+        if (member !== undefined) check(inner, member, `${path}.${name}`, typeCheck);
       }
   }
 }
 
 /** Validates the items of a list. As in kube-apiserver, an item without a path element ends the check of the others. */
-function checkItems(type: ListType, items: readonly JsonValue[], path: string, errors: string[]): void {
+function checkItems(type: ListType, items: readonly JsonValue[], path: string, typeCheck: TypeCheck): void {
   const seen = new Set<string>();
   for (const [index, item] of items.entries()) {
     let element: string;
@@ -121,13 +133,14 @@ function checkItems(type: ListType, items: readonly JsonValue[], path: string, e
       element = itemElement(type, item);
     } catch (error) {
       if (!(error instanceof PathElementError)) throw error;
-      errors.push(`${path}: element ${index}: ${error.message}`);
+      typeCheck.errors.push(`${path}: element ${index}: ${error.message}`);
       return;
     }
     const name = elementText(element);
-    if (seen.has(element)) errors.push(`${path}: duplicate entries for key ${name}`);
+    if (!typeCheck.allowsDuplicates && seen.has(element))
+      typeCheck.errors.push(`${path}: duplicate entries for key ${name}`);
     seen.add(element);
-    check(type.items, item, path + name, errors);
+    check(type.items, item, path + name, typeCheck);
   }
 }
 

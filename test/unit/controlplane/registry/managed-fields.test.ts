@@ -283,6 +283,29 @@ test('list items are owned by key, and a repeated one as a whole', () => {
   );
 });
 
+test('a write of the status keeps the owners of a list with an item twice', () => {
+  const env = [{ name: 'A' }, { name: 'A', value: '2' }];
+  const created: KubeObject = { metadata: { name: 'p' }, spec: { containers: [{ name: 'c', env }] }, status: {} };
+  const live = stored(pods.update(undefined, created, write('author')));
+  const next = { ...live, status: { phase: 'Running' } };
+  const { managedFields } = pods.update(live, next, write('agent', 'status')).metadata;
+  assert.deepEqual(managedFields?.map(({ manager }) => manager).sort(), ['agent', 'author']);
+});
+
+test('a condition that a status has twice is unchanged if a write only spells out an implied value', () => {
+  const conditions = (more: object) => ['True', 'False'].map((status) => ({ type: 'Ready', status, ...more }));
+  const made = pods.update(undefined, { metadata: { name: 'p' } }, write('author'));
+  const live = stored({
+    ...made,
+    spec: { containers: [] },
+    status: { conditions: conditions({ lastProbeTime: null }) },
+  });
+  const owned = { ...live, metadata: { ...live.metadata, managedFields: [STATUS_OWNER] } };
+  const next = { ...owned, spec: { hostname: 'h', containers: [] }, status: { conditions: conditions({}) } };
+  const debug = entryOf(pods.update(owned, next, write('debug', 'ephemeralcontainers')), 'debug');
+  assert.deepEqual(debug?.fieldsV1, { 'f:spec': { 'f:hostname': {} } });
+});
+
 test('the status endpoint owns no spec', () => {
   const live = stored(
     pods.update(
@@ -295,6 +318,15 @@ test('the status endpoint owns no spec', () => {
   const entry = entryOf(pods.update(live, next, write('agent', 'status')), 'agent');
   assert.deepEqual([entry?.subresource, entry?.fieldsV1], ['status', { 'f:status': { 'f:phase': {} } }]);
 });
+
+const STATUS_OWNER: ManagedFieldsEntry = {
+  manager: 'agent',
+  operation: 'Update',
+  apiVersion: 'v1',
+  fieldsType: 'FieldsV1',
+  subresource: 'status',
+  fieldsV1: { 'f:status': { 'f:conditions': { 'k:{"type":"Ready"}': {} } } },
+};
 
 const data = fc.dictionary(fc.constantFrom('a', 'b', 'c', 'd'), fc.constantFrom('1', '2'));
 

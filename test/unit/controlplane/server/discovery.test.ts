@@ -166,6 +166,7 @@ test('documents have a protobuf form', async () => {
     const { status, text } = await fake.request('GET', path, { accept: 'application/vnd.kubernetes.protobuf' });
     assert.equal(status, 200);
     assert.ok(text.startsWith('k8s\0'), path);
+    assert.equal(text.slice(6, 8), path === '/api' ? '\n\0' : '\n\u0002', path);
   }
   const { headers } = await fake.request('GET', '/apis', {
     accept: AGGREGATED.replace('json', 'vnd.kubernetes.protobuf'),
