@@ -4,8 +4,8 @@
  *
  * `manifests/PROJECT.jsonl.gz` has a line for each document. Later documents depend on earlier ones (a definition, then its
  * objects), so a project always runs completely and in order, with a server without controllers. Values that a server chooses
- * (uids, times, addresses, ports) and values that controllers write are not compared. `matching-manifests.txt` lists the
- * documents whose responses match.
+ * (uids, times, addresses, ports) and values that controllers write are not compared. `differing-manifests.txt` lists
+ * the documents whose responses differ, with reasons.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Agent, request as httpsRequest } from 'node:https';
