@@ -260,9 +260,10 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw newErrorWithoutReason('failed to decode managed fields');
   const current = withoutManagedFields(live ?? emptyOf(expected));
+  const isFirst = owners.size === 0 && live !== undefined;
   yield* asFailure(adaptOwners(owners, { type, live: current }, writer));
   yield;
-  if (owners.size === 0 && live !== undefined) {
+  if (isFirst) {
     refuseUntyped(request, current);
     const first = { old: withoutManagedFields(NOTHING), next: current };
     yield* ownUpdate(type, first, owners, { ...writer, manager: BEFORE_FIRST_APPLY });

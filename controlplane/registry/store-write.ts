@@ -89,6 +89,8 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
   if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
     const prefix = metadata.generateName ?? '';
     metadata.name = strategy.generateName === 'name' ? prefix : freeName(store, target.namespace, prefix);
+    // Defaults may have made the labels of a template those of the object. kube-apiserver copies an object without a name.
+    if (metadata.labels !== undefined) metadata.labels = { ...metadata.labels };
   }
   const reservation = await strategy.reserve?.(object, undefined, forStrategy);
   try {

@@ -202,6 +202,20 @@ test('managed fields are reset by [{}], and a later apply treats the fields as e
   assert.equal(error.message, 'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.k');
 });
 
+test('an object whose owners all wrote in another group has had its first apply', () => {
+  const made = update(undefined, 'maker', configMap({ k: 'v' }));
+  const foreign = made.metadata.managedFields?.map((entry) => ({ ...entry, apiVersion: 'other.io/v1' })) ?? [];
+  const applied = apply(
+    { ...made, metadata: { ...made.metadata, managedFields: foreign } },
+    'one',
+    configMap({ l: 'w' }),
+  );
+  assert.deepEqual(
+    applied.metadata.managedFields?.map(({ manager }) => manager),
+    ['one'],
+  );
+});
+
 test('apply refuses what does not fit the type', () => {
   const unknown = refusal(() => apply(undefined, 'one', { ...configMap({ k: 'v' }), extra: {} }));
   assert.equal(unknown.code, 500);

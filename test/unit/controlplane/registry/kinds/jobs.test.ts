@@ -179,3 +179,15 @@ test('a job without labels gets the labels of its template, the generated ones t
     await fixture.close();
   }
 });
+
+test('a job with a generated name takes the labels of the template without those that a job adds', async () => {
+  const fixture = await openFixture();
+  try {
+    const labelled = { ...template, metadata: { labels: { app: 'a' } } };
+    const create = (metadata: object) => fixture.create('batch/v1/jobs', { metadata, spec: { template: labelled } });
+    assert.deepEqual((await create({ generateName: 'gen-' })).metadata.labels, { app: 'a' });
+    assert.equal((await create({ name: 'named' })).metadata.labels?.['job-name'], 'named');
+  } finally {
+    await fixture.close();
+  }
+});
