@@ -21,7 +21,7 @@ export function isStaticPod(pod: Pod): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** Whether the pod is critical: it is never evicted, and pods that are not critical are preempted for it. */
+/** Whether the pod is critical: the agent never evicts it, and pods that are not critical are preempted for it. */
 export function isCriticalPod(pod: Pod): boolean {
   return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;
 }

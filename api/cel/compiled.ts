@@ -32,7 +32,7 @@ export class Frame implements Spending {
   }
 }
 
-/** Evaluates a part. Throws a `CelError`, or `Pending` if a value is not available yet. */
+/** Evaluates a part. Throws a `CelError`, `CostExceeded`, or `Pending` if a value is not available yet. */
 export type Run = (frame: Frame) => CelValue;
 
 /** A part of an expression with its static type. */

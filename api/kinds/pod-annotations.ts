@@ -1,6 +1,6 @@
 /** Names the annotations of pods that both the agent and the API server interpret. */
 
-/** The source of a pod: `api`, `file` or `http`. */
+/** The source of a pod: `api`, `file`, `http` or `submitted`. Absent means `api`. */
 export const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 /** The hash of the static pod that a mirror pod shows. Only mirror pods have it. */
 export const MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';

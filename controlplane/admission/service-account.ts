@@ -142,7 +142,7 @@ function tokenProjection(): NonNullable<NonNullable<PodSpec['volumes']>[number][
   };
 }
 
-/** Throws if a mirror pod refers to objects of the cluster, which a static pod cannot use. */
+/** Throws if a mirror pod refers to a service account or its tokens, or to secrets, which a static pod cannot use. */
 function checkMirrorPod(attributes: AdmissionAttributes, pod: Pod): void {
   if ((pod.spec?.serviceAccountName ?? '') !== '')
     throw refusal(attributes, 'a mirror pod may not reference service accounts');

@@ -6,7 +6,7 @@ interface PortRange {
   readonly to: number;
 }
 
-/** Parses `30000-32767` or `30000+2767`. Returns `undefined` for other texts and for ports out of bounds. */
+/** Parses `30000-32767` or `30000+2767`. Returns `undefined` for other texts, ports out of bounds and empty ranges. */
 export function parsePortRange(text: string): PortRange | undefined {
   const [, first, separator, second] = /^(\d+)([-+])(\d+)$/.exec(text) ?? [];
   if (first === undefined || second === undefined) return undefined;

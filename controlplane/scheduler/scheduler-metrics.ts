@@ -21,7 +21,7 @@ export interface SchedulerMetrics {
   scheduled(pod: { readonly attempts: number; readonly seconds: number }): void;
   /** Counts a preemption attempt with its number of victims, which is 0 if nothing was preempted. */
   preemption(victims: number): void;
-  /** Removes the values of the gauges when the scheduler stops. */
+  /** Sets the gauges to 0 when the scheduler stops. */
   close(): void;
 }
 

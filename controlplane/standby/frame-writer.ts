@@ -19,7 +19,10 @@ export class FrameWriter {
     exchange.onClose(() => this.#resume());
   }
 
-  /** Resolves when the client takes more. Throws if the client is gone, or has read nothing for 60 seconds. */
+  /**
+   * Resolves when the client takes more, or is gone after the last part. Throws if the client is gone before a part, or has
+   * read nothing for 60 seconds.
+   */
   async write(frame: Frame): Promise<void> {
     for (const part of encodeFrame(frame)) {
       if (this.#exchange.closed) throw new Error('the standby has closed the stream');

@@ -103,8 +103,8 @@ export async function keepPublished(parts: Parts, port: number): Promise<void> {
 }
 
 /**
- * Returns the URL that `cluster-info` has, if another running server published it: each host that joins learns all servers from
- * that one. Returns `undefined` with `--external-hostname`, which every server publishes.
+ * Returns the URL with the host of `cluster-info`, if a running server has that address: each host that joins learns all
+ * servers from that one. Returns `undefined` otherwise, and with `--external-hostname`, which every server publishes.
  */
 async function othersPublished(
   { flags, clients }: Parts,

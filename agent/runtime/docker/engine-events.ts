@@ -23,7 +23,7 @@ interface EngineEventsOptions {
   readonly settled: (containerId: string) => Promise<void>;
 }
 
-/** Calls back until the signal aborts. `onDisconnect` means that events may have been lost. */
+/** Follows the events until the signal aborts. `onDisconnect` means that events may have been lost. */
 export async function followEvents(
   { client, clock, logger, instance, settled }: EngineEventsOptions,
   signal: AbortSignal,

@@ -1,6 +1,6 @@
 /**
  * Reads the resource usage of containers from the engine's one-shot statistics. The engine walks the file
- * system to compute the sizes of writable layers, so these are requested at most once a minute.
+ * system to compute the sizes of writable layers, so a successful answer is used for a minute.
  */
 import type Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -2,7 +2,7 @@
 import { defaultProcMount } from './baseline.ts';
 import { containerList, isWindows, namesOf, plural, quoted, setters, unique, type Check } from './check.ts';
 
-/** Requires `allowPrivilegeEscalation: false` of each container, from v1.8 on. */
+/** Requires `allowPrivilegeEscalation: false` of each container, from v1.8 on; from v1.25 on not of Windows pods. */
 export const allowPrivilegeEscalation: Check = ({ spec, minor }) => {
   if (minor < 8 || (minor >= 25 && isWindows(spec))) return undefined;
   const containers = namesOf(spec, (container) => container.securityContext?.allowPrivilegeEscalation !== false);
@@ -13,7 +13,10 @@ export const allowPrivilegeEscalation: Check = ({ spec, minor }) => {
   };
 };
 
-/** Requires containers to drop ALL, and allows them to add NET_BIND_SERVICE alone, from v1.22 on. */
+/**
+ * Requires containers to drop ALL, and allows them to add NET_BIND_SERVICE alone, from v1.22 on; from v1.25 on not those of
+ * Windows pods.
+ */
 export const restrictedCapabilities: Check = ({ spec, minor }) => {
   if (minor < 22 || (minor >= 25 && isWindows(spec))) return undefined;
   const values: string[] = [];
@@ -67,7 +70,7 @@ export const restrictedVolumes: Check = ({ spec }) => {
   };
 };
 
-/** Forbids any `procMount` but Default, from v1.35 on also to pods with a user namespace of their own. */
+/** From v1.35 on, forbids any `procMount` but Default also to pods with a user namespace of their own. */
 export const restrictedProcMount: Check = (input) => (input.minor < 35 ? undefined : defaultProcMount(input));
 
 /** Requires `runAsNonRoot: true` of the pod or of each container; from v1.35 on a user namespace suffices. */
@@ -97,7 +100,7 @@ export const runAsUser: Check = ({ spec, minor }) => {
     : { reason: 'runAsUser=0', detail: `${who.join(' and ')} must not set runAsUser=0` };
 };
 
-/** Requires RuntimeDefault or Localhost of the pod or of each container, from v1.19 on. */
+/** Requires RuntimeDefault or Localhost of the pod or of each container, from v1.19 on; from v1.25 on not of Windows pods. */
 export const restrictedSeccomp: Check = ({ spec, minor }) => {
   if (minor < 19 || (minor >= 25 && isWindows(spec))) return undefined;
   const isGood = (type: string): boolean => type === 'RuntimeDefault' || type === 'Localhost';

@@ -72,8 +72,8 @@ export class MetricsClient {
   }
 
   /**
-   * Reads the usage of a resource by pods. `container` is '' for the whole pod. Pods without measurements of all containers
-   * are omitted.
+   * Reads the usage of a resource by pods. `container` is '' for the whole pod. Pods are omitted if the container is not
+   * measured, or for the whole pod one of its containers.
    */
   async resource(namespace: string, selector: string, resource: string, container: string): Promise<PodMetrics> {
     let items: readonly ResourceItem[];

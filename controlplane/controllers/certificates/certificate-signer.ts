@@ -18,8 +18,8 @@ export interface CertificateSigner {
 }
 
 /**
- * Builds the controller for one signer. Only approved requests without a certificate are signed. A refusal is written as
- * the condition Failed.
+ * Builds the controller for one signer. It signs approved requests that have no certificate and are neither denied nor failed.
+ * A refusal is written as the condition Failed.
  */
 export function certificateSigner(signer: CertificateSigner): RunController {
   return (environment, signal) => {
