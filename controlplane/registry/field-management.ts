@@ -19,12 +19,18 @@ export interface ManagedWrite {
   readonly isUntimed?: boolean;
 }
 
+/** How a subresource shows the ownership of its only field, whose place in the object may be another one. */
+export interface ShownOwnership {
+  readonly version: string;
+  readonly field: string;
+}
+
 /** What an apply patch needs beyond what every write needs. */
 export interface ApplyWrite extends ManagedWrite {
   readonly target: { readonly namespace: string; readonly name: string };
   readonly validation: FieldValidation;
-  /** The version that conflicts name, for example that of the Scale. The default is the version of the owner. */
-  readonly shownVersion?: string;
+  /** What conflicts name instead of the version of the owner and the path of the field. */
+  readonly shownAs?: ShownOwnership;
   warn(text: string): void;
 }
 

@@ -3,6 +3,7 @@ import { pathTexts } from '../../api/codec/structured-merge/fields-v1.ts';
 import { countPaths, type FieldSet } from '../../api/codec/structured-merge/field-set.ts';
 import { quote } from '../../api/meta/field-error.ts';
 import { newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import type { ShownOwnership } from './field-management.ts';
 import { type Owner, ownerKey } from './managed-fields-entries.ts';
 
 /** A manager with whose fields an apply request conflicts. */
@@ -25,13 +26,13 @@ function ownerText(owner: Owner, shownVersion: string | undefined): string {
 const MAX_SHOWN_CHARS = 256 * 1024;
 
 /**
- * Builds the error of an apply request, with a cause for each field of another manager. `shownVersion` replaces the versions
- * of the owners.
+ * Builds the error of an apply request, with a cause for each field of another manager. `shownAs` replaces the versions
+ * of the owners and the paths of the fields.
  */
-export function newApplyConflict(conflicts: readonly OwnerConflict[], shownVersion?: string): StatusError {
+export function newApplyConflict(conflicts: readonly OwnerConflict[], shownAs?: ShownOwnership): StatusError {
   const total = conflicts.reduce((sum, { fields }) => sum + countPaths(fields), 0);
   const byOwner = conflicts
-    .map(({ owner, fields }) => ({ key: ownerKey(owner), text: ownerText(owner, shownVersion), fields }))
+    .map(({ owner, fields }) => ({ key: ownerKey(owner), text: ownerText(owner, shownAs?.version), fields }))
     .sort((a, b) => (a.key < b.key ? -1 : 1));
   const causes: { reason: string; message: string; field: string }[] = [];
   const lines: string[] = [];
@@ -40,7 +41,8 @@ export function newApplyConflict(conflicts: readonly OwnerConflict[], shownVersi
     if (chars > MAX_SHOWN_CHARS) break;
     const message = `conflict with ${text}`;
     lines.push(`conflicts with ${text}:`);
-    for (const field of pathTexts(fields)) {
+    for (const path of pathTexts(fields)) {
+      const field = shownAs?.field ?? path;
       if (chars > MAX_SHOWN_CHARS) break;
       chars += message.length + field.length;
       causes.push({ reason: 'FieldManagerConflict', message, field });

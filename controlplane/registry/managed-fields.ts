@@ -275,7 +275,7 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
     : writer.manager === 'kubectl'
       ? conflictsBeyondLastApplied(type, live, conflicts)
       : conflicts;
-  if (refused.length > 0) throw newApplyConflict(refused, request.write.shownVersion);
+  if (refused.length > 0) throw newApplyConflict(refused, request.write.shownAs);
   reportDuplicates(request);
   if (live !== undefined && jsonEqual(object, current)) {
     // The store may modify the result, so it must not share parts with the cached object.

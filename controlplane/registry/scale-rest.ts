@@ -130,7 +130,7 @@ class ScaleWrites {
           ...this.#managedWrite(context),
           target,
           validation: fieldValidation,
-          shownVersion: apiVersionOf(this.expected),
+          shownAs: { version: apiVersionOf(this.expected), field: '.spec.replicas' },
           warn: (text) => context.warn(text),
         },
       );

@@ -23,3 +23,20 @@ test('conflicts with many managers of many fields are shown as far as they fit i
   assert.ok(stringifyJson(status).length < 2 << 20);
   assert.equal(Number(/and (\d+) more$/.exec(message)?.[1]) + (status.details?.causes?.length ?? 0), 216_000);
 });
+
+test('conflicts of a Scale name its own version and field', () => {
+  const fields = setOfPaths([['f:spec', 'f:pool', 'f:size']]);
+  const owner = {
+    manager: 'm',
+    operation: 'Update' as const,
+    apiVersion: 'g/v1',
+    time: undefined,
+    subresource: '',
+    fields,
+  };
+  const shown = { version: 'autoscaling/v1', field: '.spec.replicas' };
+  assert.equal(
+    newApplyConflict([{ owner, fields }], shown).message,
+    'Apply failed with 1 conflict: conflict with "m" using autoscaling/v1: .spec.replicas',
+  );
+});
