@@ -57,7 +57,7 @@ interface HousekeepingOptions {
   readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
 
-/** Runs the clean-ups in turns. A failed one is logged, and the next turn repeats it. */
+/** Runs the clean-ups in turns. A failure is logged and ends the turn. The rest is done within a minute. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   #cleanedUpAtMs: number | undefined;

@@ -34,7 +34,7 @@ import { createUpgrades, refuseUpgrade, sniffingHeader, streamTarget } from './s
 import { ANONYMOUS_USER } from '../../api/meta/system-users.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
-/** The addresses, certificates and limits of the servers. A port of 0 is disabled. */
+/** The addresses, certificates and limits of the servers. */
 export interface AgentServerOptions extends RoutesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -55,6 +55,7 @@ export interface AgentServerOptions extends RoutesOptions {
   /** 0 disables the port. */
   readonly readOnlyPort: number;
   readonly healthAddress: string;
+  /** 0 disables the port. */
   readonly healthPort: number;
   /** The value of `--streaming-connection-idle-timeout`. */
   readonly idleTimeoutMs: number;
@@ -62,7 +63,7 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly headersBudgetBytes?: number;
   /** The maximum number of connections of all ports together. If absent, it follows from the limit of descriptors. */
   readonly maxConnections?: number | undefined;
-  /** Called for each request. The returned function is called when the request ends. */
+  /** Called for each request with a valid path, except on the health port. The returned function is called when it ends. */
   readonly observe?: HttpObserver;
 }
 
@@ -171,7 +172,7 @@ export async function startAgentServer(given: AgentServerOptions): Promise<Agent
   };
 }
 
-/** The limits of clients: of connections, of headers before they are authorized, and of responses that they do not take. */
+/** The limits of clients: of connections, of incomplete headers, and of responses that they do not take. */
 interface Intake {
   readonly limit: ConnectionLimit;
   readonly headers: IncompleteHeaders;

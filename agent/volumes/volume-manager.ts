@@ -72,7 +72,7 @@ interface PodVolumes {
   refresh: Timer | undefined;
   /** Mounting, refreshing and unmounting of one pod's volumes must not overlap. */
   readonly queue: SerialQueue;
-  /** The number of consecutive failures to mount. */
+  /** The number of failures to mount since the last success or the last change of an object of the pod. */
   failures: number;
   failingSinceMs: number | undefined;
 }

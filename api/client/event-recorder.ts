@@ -36,7 +36,7 @@ export interface EventRecorderOptions {
   /** The name of the component, for example `kubelet` or `deployment-controller`. */
   readonly component: string;
   readonly host?: string;
-  /** The limits for the events of one object: the burst, and the events per second. */
+  /** The limits for the events of one object and type: the burst, and the events per second. */
   readonly burst?: number;
   readonly qps?: number;
 }

@@ -3,8 +3,8 @@
  * servers of agents and control planes call this. An IPv6 client counts by its /64 network.
  *
  * Beyond the limit, the client address with most connections loses one: of those for which no request has been accepted yet
- * the oldest, or else its newest. So connections in use stay, a client with few connections gets in, and so does one that
- * shares its address with a flood.
+ * the oldest, or else its newest. So connections in use stay longest, a client with few connections gets in, and so does one
+ * that shares its address with a flood.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../component/logger.ts';

@@ -3,7 +3,8 @@
  * so that no spelling of a path can be authorized as one thing and served or forwarded as another.
  *
  * The path is percent-decoded once and then split at its slashes, as kube-apiserver does. So an encoded slash separates
- * segments like a plain one. The path is not normalized: empty segments and dot segments remain and match no resource.
+ * segments like a plain one. Slashes at both ends do not count. The path is not normalized otherwise: empty segments and dot
+ * segments remain and match no resource.
  */
 import { quoteText } from '../meta/quote.ts';
 
@@ -67,7 +68,7 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
 /**
  * Returns why a path must not be forwarded to an API server that authorizes it again, or an empty text. In addition to
  * `forwardingFault`, it refuses paths without a leading slash, empty segments and encoded slashes, because they shift the
- * segments of a resource. A slash at the end is allowed. Throws `RequestPathError` as `parseRequestPath` does.
+ * segments of a resource. Slashes at the end are allowed. Throws `RequestPathError` as `parseRequestPath` does.
  */
 export function apiForwardingFault({ raw, segments }: RequestPath, rawQuery = ''): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';

@@ -4,7 +4,14 @@
  */
 import { ownMember } from '../meta/own-member.ts';
 import { isImageReference } from './image-reference.ts';
-import { compareQuantities, formatQuantity, parseQuantity, addQuantities, roundedToMilli } from '../meta/quantity.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  parseQuantity,
+  type Quantity,
+  roundedToMilli,
+} from '../meta/quantity.ts';
 import type {
   Container,
   EphemeralContainer,
@@ -193,8 +200,8 @@ function fillRequests(resources: ResourceRequirements, limits: Quantities): void
 const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
 /**
- * Sets the missing pod-level requests of a pod with pod-level limits: to the sum of the containers' requests, or to the
- * limit if no container requests the resource.
+ * Sets the missing pod-level requests of a pod with pod-level limits: to what the containers request together, or to the limit
+ * if no container requests the resource, and always for huge pages.
  */
 function defaultPodRequests(spec: PodSpec): void {
   const { resources } = spec;
@@ -212,24 +219,25 @@ function defaultPodRequests(spec: PodSpec): void {
 }
 
 /**
- * Returns what a pod requests at most at one time: the containers and sidecars together, or an init container that requests
- * more. Returns `undefined` if no container of `containers` requests the resource.
+ * Returns what a pod requests at most at one time: the containers and sidecars together, or an init container with the
+ * sidecars before it if they request more. Returns `undefined` if no container requests the resource.
  */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
-  const values = (spec.containers ?? []).flatMap(
-    (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],
-  );
-  if (values.length === 0) return undefined;
-  let sum = parseQuantity('0');
-  for (const value of values) sum = addQuantities(sum, parseQuantity(value));
+  const requestOf = ({ resources }: Container): string | undefined =>
+    (resources?.requests as Quantities | undefined)?.[name];
+  const all = [...(spec.containers ?? []), ...(spec.initContainers ?? [])];
+  if (all.every((container) => requestOf(container) === undefined)) return undefined;
+  const none = parseQuantity('0');
+  const amountOf = (container: Container): Quantity => parseQuantity(requestOf(container) ?? '0');
+  let sidecars = none;
+  let most = none;
   for (const container of spec.initContainers ?? []) {
-    const value = (container.resources?.requests as Quantities | undefined)?.[name];
-    if (value === undefined) continue;
-    const own = parseQuantity(value);
-    if (container.restartPolicy === 'Always') sum = addQuantities(sum, own);
-    else if (compareQuantities(own, sum) > 0) sum = own;
+    const started = addQuantities(sidecars, amountOf(container));
+    if (container.restartPolicy === 'Always') sidecars = started;
+    if (compareQuantities(started, most) > 0) most = started;
   }
-  return formatQuantity(sum);
+  const together = (spec.containers ?? []).map(amountOf).reduce(addQuantities, sidecars);
+  return formatQuantity(compareQuantities(most, together) > 0 ? most : together);
 }
 
 /** Rounds requests and limits up to thousandths. */

@@ -50,8 +50,8 @@ const DECIMAL_SUFFIXES: ReadonlyMap<number, string> = new Map(
 );
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'] as const;
 
-/** Matches canonical text without parsing. Nearly every object has only such quantities. */
-const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTPE]i)?)$/;
+/** Matches canonical text without parsing. Nearly every object has only such quantities. `Ei` may exceed the limit. */
+const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTP]i)?)$/;
 
 const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 
@@ -245,7 +245,7 @@ export function milliUnits(quantity: Quantity): bigint {
 export function roundedToMilli(text: string): string {
   const quantity = parseQuantity(text);
   const rest = quantity.nano % MILLI;
-  // Other texts stay as the client wrote them, unless parsing has limited the value.
+  // Other texts stay as the client wrote them, unless parsing may have limited the value.
   if (rest === 0n && quantity.nano < LARGEST_BINARY) return text;
   const up = rest > 0n ? MILLI - rest : 0n - rest;
   return formatQuantity({ nano: quantity.nano + up, format: quantity.format });

@@ -197,8 +197,8 @@ function textsOf(configMap: unknown): ReadonlyMap<string, string> {
 }
 
 /**
- * Tries one server after the other, and skips those that do not answer. Rejects with the error of the first server with a wrong
- * `cluster-info`, or of the last server if none answers.
+ * Tries one server after the other, and skips those from which `cluster-info` cannot be read. Rejects with the error of the
+ * first server with a wrong one, or of the last server if it can be read from none.
  */
 async function discoverFirst(
   urls: readonly string[],
@@ -269,7 +269,7 @@ interface JoinValues extends JoinSecrets {
 
 /**
  * Returns the token and the certificate key of the flags or of the file. Warns if the certificate key is in the flags. Throws a
- * `UsageError` if flags and file have one.
+ * `UsageError` if a file is given beside one of these flags.
  */
 async function secretsOf({ token, tokenFile, certificateKey }: JoinValues, io: CommandIo): Promise<JoinSecrets> {
   if (certificateKey !== '')

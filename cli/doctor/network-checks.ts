@@ -8,7 +8,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import type { Finding } from './host-checks.ts';
 import type { NetworkProbes, Outcome } from './network-probes.ts';
 
-/** A node to which packets are sent. */
+/** A node of the cluster. */
 export interface ClusterNodeFacts {
   readonly name: string;
   /** The addresses of type InternalIP. */

@@ -1,7 +1,7 @@
 /**
  * Records requests in the audit log. When the user of a request is known, the audit policy decides its level. The
- * request's record collects what the level requires, and sends an event to every backend at each stage. A request at
- * level None only costs the policy decision.
+ * request's record collects what the level requires, and sends an event to every backend at each stage that the policy does not
+ * omit. A request at level None only costs the policy decision.
  */
 import { randomUUID } from 'node:crypto';
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
@@ -21,8 +21,8 @@ import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
 /** One destination of audit events, in one of the modes `batch`, `blocking` and `blocking-strict`. */
 export interface AuditBackend {
   /**
-   * Processes an event. Never throws. If it returns a promise, the request waits for it, and `false` means that the
-   * request must be rejected.
+   * Processes an event. Never throws. If it returns a promise for the stage `RequestReceived`, the request waits for it, and
+   * `false` means that the request must be rejected.
    */
   process(event: AuditEvent): void | Promise<boolean>;
   /** Resolves when all pending events are written, or were given up. */

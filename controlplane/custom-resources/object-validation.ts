@@ -1,6 +1,6 @@
 /**
  * Validates a custom resource on a write: its schema, the metadata of embedded objects, its rules in CEL, and its scale. On an
- * update, errors of unchanged values are ignored (ratcheting).
+ * update, errors of the schema and the rules are ignored for unchanged values (ratcheting).
  */
 import { FieldError, invalid, memberPath, required } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment, rfc1035LabelErrors } from '../../api/meta/names.ts';
@@ -71,7 +71,7 @@ export function* customObjectErrors(
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale, { statusOnly }));
   if (!statusOnly) errors.push(...embeddedErrorsWithin(members, schema, ''));
   if (isLarge) yield;
-  // A list that already had duplicate items may keep them.
+  // An object that had duplicate items in a list may have any.
   if (before === undefined || repeatedItems(before, schema).length === 0)
     errors.push(...repeatedItems(members, schema));
   if (!rules.isEmpty) {

@@ -89,8 +89,8 @@ function validateExtensions(schema: JsonSchema, level: Level, path: string, erro
 }
 
 /**
- * Validates what a schema declares about `kind`, `apiVersion` and `metadata`. It may restrict only the names in metadata,
- * because the rest of it is the same for all objects.
+ * Validates what a schema declares about `kind`, `apiVersion` and `metadata`. At the root, it may restrict only the names in
+ * metadata, because the rest of it is the same for all objects.
  */
 function validateObjectMembers(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
   const isObject = level === 'root' || schema['x-kubernetes-embedded-resource'] === true;

@@ -1,6 +1,6 @@
 /**
  * Implements the providers that encrypt values with keys from the configuration (AES-GCM, AES-CBC, secretbox), and the identity
- * provider. Pure.
+ * provider.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { NONCE_BYTES, openBox, sealBox } from './secretbox.ts';

@@ -34,7 +34,7 @@ interface ReadManifest {
   readonly faults: readonly ManifestFault[];
 }
 
-/** The maximum number of documents of a file. */
+/** The maximum number of objects of a file. */
 const MAX_DOCUMENTS = 1_000;
 /** The maximum number of faults, at which reading ends. */
 const MAX_FAULTS = 100;

@@ -108,7 +108,7 @@ export async function pruneObject(
   label: string,
 ): Promise<Pruned> {
   const resource = resourceOf(catalog, entry);
-  // Objects of a kind that is not served any more were deleted with it.
+  // The objects were deleted with the definition of their kind, or nothing serves them.
   if (resource === undefined) return 'gone';
   const { namespace, name, uid } = entry;
   const live = await find(client, resource, namespace, name);
@@ -138,7 +138,7 @@ export function nameOf({ kind, name, namespace }: Pick<InventoryEntry, 'kind' | 
   return `${kind} ${namespace === '' ? name : `${namespace}/${name}`}`;
 }
 
-/** Returns a text that is equal for documents with the same content. */
+/** Returns a text that differs for documents with different content. */
 export function contentOf({ object, group, version }: ManifestDocument): string {
   return `${apiVersionOf({ group, version })}\0${stringifyJson(object)}`;
 }

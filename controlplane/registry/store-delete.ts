@@ -1,7 +1,7 @@
 /**
- * Deletes objects of the generic store in two phases. An object with finalizers or a grace period is marked as terminating, and
- * removed once both are done. Other objects are removed at once. The propagation policy determines the finalizers of garbage
- * collection (`orphan`, `foregroundDeletion`). A grace period can only be shortened.
+ * Deletes objects of the generic store in two phases. An object with finalizers or a grace period, or of a kind with
+ * `markTerminating`, is marked as terminating, and removed later. Other objects are removed at once. The propagation policy
+ * determines the finalizers of garbage collection (`orphan`, `foregroundDeletion`). A grace period can only be shortened.
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -370,7 +370,7 @@ function setFinalizers(object: KubeObject, finalizers: string[]): void {
 
 /**
  * Deletes the listed objects, several at a time, and ignores those that are gone already. Rejects with the first other failure,
- * while the deletions that run beside it go on.
+ * while the other workers go on with the rest.
  */
 export async function deleteCollection(
   store: Store,

@@ -61,7 +61,7 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
  */
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
-  /** The pods on nodes that the API has not shown yet. */
+  /** The pods on nodes that the API has not shown yet, or no longer shows. */
   readonly #podsWithoutNode = new Map<string, Map<string, PodInfo>>();
   /** The name of each pod's node by UID, assumed pods included. */
   readonly #nodeOfPod = new Map<string, string>();

@@ -64,7 +64,10 @@ export class Router {
     return info?.custom === undefined ? undefined : info;
   }
 
-  /** Throws a 404 if no resource has the path, and a 405 if the resource does not have the method. */
+  /**
+   * Throws a 404 if no resource has the path, a 405 if the resource does not have the method, and a 400 for a PUT to a
+   * collection of custom resources.
+   */
   route(method: string, info: RequestInfo): Route {
     const rest = this.#find(info);
     const fits = rest !== undefined && scopeFits(rest, info);
@@ -133,8 +136,8 @@ const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * Builds the error of a verb that the resource does not have. For custom resources it names the verb, as that of
- * kube-apiserver's handler of definitions does.
+ * Builds the error of a verb that a custom resource does not have. It names the verb, as that of kube-apiserver's handler of
+ * definitions does.
  */
 function unsupported(method: string, { info: { group, resource } }: Rest, { parts }: RequestInfo): StatusError {
   if (method === 'PUT' && parts.length === 1) return newBadRequest('name must be provided');
@@ -147,7 +150,7 @@ type MethodVerbs = ReadonlyMap<string, Verb>;
 interface PathVerbs {
   readonly object: MethodVerbs;
   readonly collection: MethodVerbs;
-  /** The objects of all namespaces can only be listed. */
+  /** The objects of all namespaces can only be listed and watched. */
   readonly allNamespaces: MethodVerbs;
   readonly subresource: MethodVerbs;
   readonly watchedObject: MethodVerbs;

@@ -11,7 +11,7 @@ export interface StoredValue {
   readonly key: string;
   readonly value: Buffer;
   readonly createRevision: number;
-  /** The revision of the last write of this key. */
+  /** The revision of the write of this value. */
   readonly revision: number;
 }
 

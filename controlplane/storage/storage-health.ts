@@ -121,7 +121,7 @@ export class StorageHealth {
     await this.#assertAnswers();
   }
 
-  /** Stops the probes. From then on, `check` throws `closed`, and a failure is logged but not reported. */
+  /** Stops the probes. From then on, `check` throws the failure or `closed`, and a failure is logged but not reported. */
   close(): void {
     this.#isClosed = true;
     this.#probe?.cancel();

@@ -159,7 +159,7 @@ export type StorageErrorCode =
   /** The write may or may not have succeeded. */
   | 'unknown-outcome';
 
-/** The only error of the storage, which the registry turns into a `StatusError`. */
+/** The error of the storage, which the registry turns into a `StatusError`. */
 export class StorageError extends Error {
   readonly code: StorageErrorCode;
   /** The current value of the key, for `conflict` and `exists`. */

@@ -4,7 +4,7 @@
  * and it catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
  *
  * Conversion, encoding and sockets run inside a sink. An error of a sink closes its own watch, and an error of a selection
- * closes the watches of its group. Clients open them again. No failure here reaches the commit.
+ * closes the watches that it was evaluated for. Clients open them again. No failure here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
@@ -203,7 +203,7 @@ export class WatchFanout {
     }
   }
 
-  /** Delivers the missing events until the member is live, paused or closed. */
+  /** Delivers the missing events until the member is live, paused, closed, or waits for a future revision. */
   #catchUp(member: Member): void {
     try {
       this.#deliverMissing(member);

@@ -1,6 +1,6 @@
 /**
  * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other changes
- * to its cgroups. The slices last until the host shuts down, and the agent sets the limits again when it starts. Limits without
+ * to its cgroups. The slices outlive the agent, which sets the limits again when it starts. Limits without
  * a systemd property (huge pages) are written to the kernel's files.
  *
  * Changes run one after the other, and each calls systemd through a `busctl` process. Setting the limits that a unit already

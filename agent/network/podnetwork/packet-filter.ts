@@ -51,8 +51,8 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
   const isThere = (family: 4 | 6, jump: Jump, withDocker: boolean): Promise<boolean> =>
     succeeds(family, ...ruleOf(jump, '-C', withDocker));
   /**
-   * Whether no rules of other programs precede the jump. In nat and raw, the first rule that matches decides, and Docker
-   * inserts a rule that masquerades the packets of a new network at the beginning.
+   * Whether no rules of other programs precede the jump, where that matters. In nat and raw, the first rule that matches
+   * decides, and Docker inserts a rule that masquerades the packets of a new network at the beginning.
    */
   const isFirst = async (family: 4 | 6, { table, from, to, isLast }: Jump): Promise<boolean> => {
     if (isLast || table === 'filter') return true;

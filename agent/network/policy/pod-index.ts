@@ -28,7 +28,7 @@ export class TooManySteps extends Error {
 
 interface MatchedPod {
   readonly pod: PolicyPod;
-  /** The addresses of the pod that match: a block may contain only one of them. */
+  /** The addresses of the pod that match: a block may contain only one of them, or none. */
   readonly ranges: readonly AddressRange[];
 }
 

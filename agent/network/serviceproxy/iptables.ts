@@ -1,6 +1,6 @@
 /**
  * Applies rules to the host's netfilter with the iptables tools: one transaction for each table. The jumps to them from the
- * built-in chains are maintained separately. The service proxy calls it.
+ * built-in chains, or from Docker's, are maintained separately. The service proxy calls it.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -19,12 +19,13 @@ const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'ip
 export interface PacketFilter {
   /** Replaces the chains that the text names, atomically for each table. */
   apply(family: Family, rules: string): Promise<void>;
-  /** Inserts the jumps that do not exist at the beginning of the built-in chains. */
+  /** Inserts the jumps that do not exist at the beginning of their chains: the built-in ones, or Docker's for users. */
   ensureJumps(family: Family, jumps: readonly Jump[]): Promise<void>;
   /** Returns the table `filter` in the lines of `iptables-save`. Without a usable iptables there are none. */
   filterTable(family: Family): Promise<readonly string[]>;
   /**
-   * Returns false if another process has removed the jumps of PREROUTING or FORWARD, or has put rules before those of FORWARD.
+   * Returns false if another process has removed the jumps of PREROUTING, or those of FORWARD or Docker's chain, or has put
+   * rules before those of FORWARD.
    */
   intact(family: Family): Promise<boolean>;
   /** Returns our chains of the nat table, including those of an agent that was killed. */
@@ -136,7 +137,7 @@ class IptablesTools implements PacketFilter {
     return saved.map(chainNames);
   }
 
-  /** Returns the rules of a chain without the line that creates it; `undefined` if the chain does not exist. */
+  /** Returns the rules of a chain without the line that creates it; `undefined` if the tool fails, as for a missing chain. */
   async #chainRules(family: Family, table: string, chain: string): Promise<string[] | undefined> {
     try {
       const { stdout } = await this.#run(tool(family), ['-w', WAIT_SECONDS, '-t', table, '-S', chain]);

@@ -4,9 +4,9 @@
  *
  * The table has the type of the address family (`ip orchlet-services`). One lookup by address, protocol and port finds the
  * chain that translates a packet (DNAT), so the cost does not depend on the number of services. A packet to a port without
- * endpoints is not translated: the filter hooks see its original destination, and reject or drop it. A packet from outside of
- * the cluster, or from this host, is marked for masquerading (SNAT). The set `hairpin` masquerades packets that a pod sends to
- * itself by way of a service.
+ * endpoints is not translated: the filter hooks see its original destination, and reject or drop it. Packets from this host,
+ * and those from outside of the cluster unless the external traffic policy is `Local`, are marked for masquerading (SNAT). The
+ * set `hairpin` masquerades packets that a pod sends to itself by way of a service.
  *
  * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
  */
@@ -51,7 +51,7 @@ const SYNTAX = {
 export const tableType = (family: Family): 'ip' | 'ip6' => SYNTAX[family].ip;
 
 const MARK = 'jump mark-for-masquerade';
-/** The maximum length of a name in characters. nftables allows 255. */
+/** The maximum length of a name without its prefix, in characters. nftables allows 255 with it. */
 const LONGEST_NAME = 200;
 
 /** Returns the sets and chains that every host has, without elements. */
@@ -302,7 +302,7 @@ interface Names {
 }
 
 /**
- * Returns the names of a port's chains and sets. A name begins with a hash, which makes it unique; the rest shows the port in
+ * Returns the names of a port's chains and sets. Each has a hash, which makes it unique; the rest shows the port in
  * `nft list ruleset`. A set has its timeout in its name, because the timeout of an existing set cannot be changed.
  */
 function namesOf(port: ServicePort): Names {

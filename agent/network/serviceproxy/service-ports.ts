@@ -4,7 +4,7 @@
  * and the rule writers read the result.
  *
  * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
- * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
+ * topology hints if every ready endpoint has them; only endpoints on this node under a `Local` policy.
  */
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
@@ -44,7 +44,7 @@ export interface ServicePort {
    * `externalTrafficPolicy: Local`: external traffic keeps its source address and goes only to endpoints on this node.
    */
   readonly externalLocal: boolean;
-  /** The endpoints in the cluster that this node prefers. Traffic of this host and its pods is never limited to fewer. */
+  /** The endpoints in the cluster that this node prefers. External traffic policies do not limit its own traffic to fewer. */
   readonly cluster: readonly Endpoint[];
   /** The endpoints for traffic to the cluster IP: those of `cluster`, or those on this node. */
   readonly internal: readonly Endpoint[];
@@ -248,8 +248,8 @@ function endpointsOf(candidates: readonly Candidate[], family: Family): Endpoint
 }
 
 /**
- * Selects the endpoints that are hinted for this node, or for its zone, if every ready endpoint has such a hint.
- * Otherwise selects all.
+ * Selects the ready endpoints that are hinted for this node, or else for its zone, if every ready endpoint has such a hint.
+ * Selects all if that leaves none.
  */
 function nearby(candidates: readonly Candidate[], { nodeName, zone }: Place): readonly Candidate[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));

@@ -41,7 +41,7 @@ export interface NodeManagerOptions {
   readonly maxPods: number;
   readonly podsPerCore: number;
   readonly maxImages: number;
-  /** The part of a capacity that pods do not get, by resource, in cores and bytes. */
+  /** The part of a capacity that pods do not get, by resource, in cores, bytes and processes. */
   readonly reserved: (capacity: Capacity) => Readonly<Record<string, number>>;
   /** `--local-storage-capacity-isolation`: the status has the capacity of ephemeral storage. */
   readonly reportStorage: boolean;
@@ -60,7 +60,7 @@ export interface NodeManagerOptions {
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** Called with each event about the node: at the start, and when a condition or the cordon changes. */
   readonly onTransition?: (transition: Transition) => void;
-  /** Called with the node when it is restored, and each time that it was read from the API server. */
+  /** Called with the node when it is restored, and each time that the API server has sent it. */
   readonly onRead?: (node: NodeObject) => void;
   /** The host has cgroup v1. An event warns of that at each start. */
   readonly hasCgroupV1?: boolean;
@@ -98,7 +98,7 @@ export interface NodeStatusSource {
   listeningPorts(): Promise<readonly string[]>;
 }
 
-/** Owns the status of this agent's Node object, and its lease. Other parts of the agent set labels and annotations. */
+/** Owns the status of this agent's Node object, the annotations with facts of the host, and the lease. */
 export class NodeManager implements NodeInfo {
   readonly name: string;
   readonly #options: NodeManagerOptions;
@@ -172,7 +172,7 @@ export class NodeManager implements NodeInfo {
     if (this.#cidrs.length > 0) listener(this.#cidrs);
   }
 
-  /** Takes the node as it was before the agent's start. It holds until the API server sends a newer one. */
+  /** Takes the node as it was before the agent's start. It holds until the API server sends the node. */
   restore(last: NodeObject): void {
     if (!this.#registered) this.#take(last);
   }

@@ -39,7 +39,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 const VERSION_TIMEOUT_MS = 20_000;
 /** Creating a sandbox includes its network plugins, so it has a longer timeout. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
-/** The time that a call to stop a container may take beyond the grace period. */
+/** The time that a call to stop a container may take beyond the grace period and the usual timeout. */
 const STOP_MARGIN_MS = 60_000;
 
 /** The sockets and limits of the connection. */

@@ -1,7 +1,7 @@
 /**
  * Runs processes inside a running container: exec with streams, exec with collected output, and attach. The engine cannot kill
- * an exec. At a time limit, this module kills the process by its process id on the host, after it has checked that the process
- * belongs to the container.
+ * an exec. At a time limit or an abort, this module kills the process by its process id on the host, after it has checked that
+ * the process belongs to the container.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -172,7 +172,7 @@ async function killExec({ client }: ExecDeps, execId: string, containerId: strin
     const cgroup = await readFile(`/proc/${state.Pid}/cgroup`, 'utf8');
     if (cgroup.includes(containerId)) process.kill(state.Pid, 'SIGKILL');
   } catch {
-    // The process has exited, or runs on another host. There is nothing to kill.
+    // The process has exited or runs on another host, or the engine does not answer. Nothing can be killed.
   }
 }
 

@@ -17,7 +17,7 @@ const LONGEST_LABELS = 64 << 10;
 /** Owns the cache of digest references. Methods throw `RuntimeError`s. */
 export class DockerImages {
   readonly #client: DockerClient;
-  /** Digest references by image id. Cleared whenever images change. */
+  /** Digest references by image id. Cleared whenever this changes images. */
   readonly #refs = new Map<string, Promise<string>>();
 
   constructor(client: DockerClient) {

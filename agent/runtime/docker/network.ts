@@ -31,7 +31,7 @@ interface IpamConfig {
   readonly Gateway?: string;
 }
 
-/** Owns the network. `problem` says why it is not ready, for the condition NetworkReady. */
+/** Owns the network. `problem` is for the condition NetworkReady. */
 export class PodNetwork {
   readonly name: string;
   readonly #options: PodNetworkOptions;
@@ -49,7 +49,7 @@ export class PodNetwork {
     this.name = `orchlet-${options.nodeName.replaceAll(/[^a-zA-Z0-9_.-]/g, '-')}-${options.instance.slice(0, 8)}`;
   }
 
-  /** Why the network is not ready; empty if it is. */
+  /** Why the last `ensure` failed; empty if it succeeded, or before the first one has ended. */
   get problem(): string {
     return this.#problem;
   }
@@ -63,8 +63,9 @@ export class PodNetwork {
   }
 
   /**
-   * Creates the network if it does not exist, and recreates one without pods if its subnet is not the pod CIDR. Concurrent
-   * callers share one attempt. Rejects with `unavailable` while no pod CIDR is assigned, and if the engine fails.
+   * Creates the network if it does not exist, and recreates one without pods if its subnet is not the pod CIDR and the host
+   * does not use that otherwise. Concurrent callers share one attempt. Rejects with `unavailable` if a network is to be created
+   * and its pod CIDR is not assigned yet, and if the engine fails.
    */
   async ensure(): Promise<void> {
     this.#ready ??= this.#createUnlessUsable();
@@ -92,7 +93,7 @@ export class PodNetwork {
         this.#hairpins.add(port);
       }
     } catch (error) {
-      // The pod terminated in the meantime, and its port is gone.
+      // The pod terminated in the meantime and its port is gone, or the network does not exist.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
       this.#options.logger.warn(
         { bridge: this.#bridge, err: errorMessage(error) },
@@ -228,8 +229,8 @@ function overlapsHost(cidr: string, ownBridge: string): boolean {
 }
 
 /**
- * Returns the networks that the host reaches directly, from /proc/net/route. The file has hexadecimal addresses in
- * little-endian order.
+ * Returns the networks of the host's IPv4 routes, without the default one, from /proc/net/route. The file has hexadecimal
+ * addresses in little-endian order.
  */
 function routedNetworks(): { readonly interface: string; readonly network: string }[] {
   let text: string;

@@ -52,7 +52,7 @@ export interface ImageManagerOptions {
   /** Verifies that a pod has the credentials for an image that is already on the node. Absent if pods need none. */
   readonly verification?: PullVerification;
   readonly onUsed?: (imageId: string) => void;
-  /** Called for each image that a container or a volume requires. */
+  /** Called for each image that a container or a volume requires, unless its name is invalid. */
   readonly onRequest?: (request: ImageRequest) => void;
   /** Called after each pull for a pod, also after one that failed. */
   readonly onPull?: (podUid: string, tookMs: number) => void;
@@ -162,7 +162,7 @@ export class ImageManager {
     }
   }
 
-  /** Returns the id of an image that a volume of the pod mounts. Pulls the image if the policy of the volume requires it. */
+  /** Returns the id of an image that a volume of the pod mounts. The policy of the first such volume decides about a pull. */
   async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
     const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
     const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };

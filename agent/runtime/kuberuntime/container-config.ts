@@ -143,8 +143,8 @@ interface ContainerRequest {
 }
 
 /**
- * Builds the complete configuration of a container, and writes its `/etc/hosts` and the file of its termination message. Throws
- * `ContainerConfigError` if the specification refers to something that is missing or forbidden.
+ * Builds the complete configuration of a container. Writes its `/etc/hosts`, unless a volume is mounted there, and the file of
+ * its termination message. Throws `ContainerConfigError` if the specification refers to something that is missing or forbidden.
  */
 export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
   const { pod, container, attempt } = request;

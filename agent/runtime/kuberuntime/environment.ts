@@ -28,8 +28,9 @@ export class ContainerConfigError extends Error {
 }
 
 /**
- * The maximum number of characters of an environment or a command line. Linux starts no program with more than 6 MiB of both.
- * References multiply: each of thousands may name the same megabyte, and a variable may repeat the one before it.
+ * The maximum number of characters of an environment, without the variables of services, or of a command line. Linux starts
+ * no program with more than 6 MiB of both. References multiply: each of thousands may name the same megabyte, and a variable
+ * may repeat the one before it.
  */
 const MAX_CHARACTERS = 16 << 20;
 

@@ -39,7 +39,7 @@ interface KillRequest {
   readonly message: string;
   /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds?: number;
-  /** Resolves when the containers that exit before this one have exited. */
+  /** Resolves when the containers that exit before this one have exited, or could not be terminated. */
   readonly turn?: Promise<unknown>;
   readonly signal: AbortSignal;
 }

@@ -24,7 +24,7 @@ const ASCII_ZERO = 48;
 /** The number of waiting bytes, for all ports of a connection, above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 20;
 
-/** The number of event listeners on one port from which on Node.js warns of a leak. */
+/** The number of event listeners on one port above which Node.js warns of a leak. */
 const MAX_LISTENERS = 30;
 
 /** How long a stream may wait for its counterpart, as in the kubelet. */
@@ -51,7 +51,7 @@ interface Waiting {
   readonly timer: Timer;
 }
 
-/** Serves until the client closes the connection. */
+/** Serves until the connection is closed. */
 export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: PodPorts): Promise<void> {
   const waiting = new Map<string, Waiting>();
   const gone = new AbortController();
@@ -67,7 +67,7 @@ export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: Po
       waiting.delete(request);
       other.timer.cancel();
       const [data, error] = type === 'data' ? [stream, other.stream] : [other.stream, stream];
-      // The client sees every failure as the end of its connection.
+      // The failures of the port are sent to the client. Any other one ends the connection.
       forwardPair({ data, error }, ports, gone.signal).catch(() => transport.destroy());
     }
   };
@@ -188,7 +188,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
           return send(2 * index + 1, Buffer.from(describe(port, error)));
         },
       )
-      // The session ends if the client is gone or the socket fails.
+      // The session ends if a connection to the pod fails.
       .catch(() => socket.close(1000));
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {

@@ -1,6 +1,7 @@
 /**
  * Volumes of CSI drivers for the volume manager: attaches them, stages them once on the node, publishes them for each pod, and
- * reverts all of that. A `vol_data.json` file records each step before the driver's call, so that a restarted agent finds it.
+ * reverts all of that. A `vol_data.json` file, or the link of a block device, records each step before the driver's call, so
+ * that a restarted agent finds it.
  *
  * Each volume (driver and handle) has one operation at a time, independent of other volumes. A call with an unknown outcome (a
  * deadline, a lost connection) counts as done when the volume is removed.
@@ -154,7 +155,7 @@ export class CsiVolumes {
     }
   }
 
-  /** Removes volumes that no pod of this node uses, left by an agent that was killed between two steps. */
+  /** Removes volumes that no pod of this node uses, such as those of an agent that was killed between two steps. */
   async cleanUnused(): Promise<void> {
     const { drivers, logger } = this.#options;
     const used = new Set(this.#published.values());
@@ -342,7 +343,7 @@ export class CsiVolumes {
     }
   }
 
-  /** Expands the file system to the size. Returns false if the driver cannot expand volumes on a node. */
+  /** Expands the volume to the size. Returns false if the driver cannot expand volumes on a node. */
   async #grow(plan: Plan, sizeBytes: number): Promise<boolean> {
     const { data, places, driver, request, capability } = plan;
     if (!(await driver.can('expand'))) return false;

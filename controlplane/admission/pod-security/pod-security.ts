@@ -115,7 +115,7 @@ function judge(
   if (warning !== undefined) attributes.warn(`would ${warning}`);
 }
 
-/** Returns the pod to evaluate, and `undefined` if no relevant field changed. */
+/** Returns the pod to evaluate, and `undefined` if the request changes no relevant field. */
 function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
   if (!['', 'ephemeralcontainers', 'resize'].includes(attributes.subresource)) return undefined;
   const pod = attributes.object as Pod | undefined;

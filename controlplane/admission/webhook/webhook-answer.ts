@@ -70,8 +70,8 @@ function statusText(status: number, body: string): string {
 }
 
 /**
- * Returns the value of a body of YAML, which kube-apiserver reads as well as JSON, and `undefined` for one that is neither.
- * Long YAML is not read, because it would hold up the other requests. Throws `YamlSyntaxError`.
+ * Returns the value of a body of YAML, which kube-apiserver reads as well as JSON, and `undefined` for one that is empty or
+ * begins as JSON. Long YAML is not read, because it would hold up the other requests. Throws `YamlSyntaxError`.
  */
 function yamlOf(body: Buffer): unknown {
   return body[0] === OPENING_BRACE || body.length === 0 || body.length > MAX_YAML_BYTES
@@ -79,7 +79,7 @@ function yamlOf(body: Buffer): unknown {
     : parseYaml(body).value;
 }
 
-/** Parses the body of a webhook's response. Throws an error with the reason for a body that is not an object. */
+/** Parses the body of a webhook's response. Throws an error with the reason for a body that is neither an object nor null. */
 export function decodedReview(body: Buffer, limits?: JsonLimits): Record<string, unknown> {
   let value: unknown;
   try {

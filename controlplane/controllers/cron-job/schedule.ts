@@ -55,7 +55,8 @@ export function dueTime(
     missed++;
   }
   if (due === undefined || next === undefined || next > nowMs) return { due, missed };
-  // A binary search finds the newest due time: a due time follows every minute before it, and no minute after it.
+  // A binary search finds the newest due time: a due time follows every minute before it, and no minute after it. `@every` has
+  // no fixed times, so the search finds one of the last.
   let [after, beyond] = [due, nowMs];
   while (beyond - after > MINUTE_MS) {
     const middle = (after + beyond) / 2;

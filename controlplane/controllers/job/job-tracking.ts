@@ -35,7 +35,7 @@ interface Progress {
 
 /**
  * Returns the pods with the tracking finalizer, about which the controller has still to decide. A pod without it was either
- * counted in the status, or deleted because its job did not want it, which is no failure of its index.
+ * counted in the status, or does not count: a policy ignores it, or its job did not want it, which is no failure of its index.
  */
 export function countable(own: readonly Pod[]): Pod[] {
   return own.filter(isTracked);

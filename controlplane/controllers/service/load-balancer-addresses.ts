@@ -55,7 +55,7 @@ export class BalancedNodes {
     return this.#sorted;
   }
 
-  /** Takes a new or changed node. Returns whether this changes the addresses or ports of services. */
+  /** Takes a new or changed node. Returns whether this may change the addresses or ports of services. */
   update(node: Node): boolean {
     const current = balancedNode(node);
     if (current === undefined) return this.remove(node);
@@ -111,7 +111,7 @@ function isNodeAddress(address: string): boolean {
   return ![isLoopback, isLinkLocalUnicast, isMulticast, isUnspecified].some((isSpecial) => isSpecial(ip));
 }
 
-/** Returns the names of the nodes with a ready endpoint. */
+/** Returns the names of the nodes with a ready endpoint that does not terminate. */
 export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string> {
   return new Set(
     slices

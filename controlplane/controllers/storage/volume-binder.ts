@@ -145,7 +145,7 @@ class VolumeBinder {
     return this.#setClaimStatus(claim, 'Pending', undefined);
   }
 
-  /** Binds a claim that names its volume, or leaves it pending until that volume exists. */
+  /** Binds a claim that names its volume, or leaves it pending until that volume exists, fits, and is free. */
   async #syncNamed(claim: PersistentVolumeClaim): Promise<void> {
     const name = claim.spec?.volumeName ?? '';
     const volume = this.#caches.volumes.get('', name);
@@ -377,7 +377,7 @@ class VolumeBinder {
     }
   }
 
-  /** Leaves the deletion of a volume to its provisioner. A volume that was created manually has none, so its deletion fails. */
+  /** Leaves the deletion of a volume to its provisioner or CSI driver. The deletion of a volume that has neither fails. */
   async #leaveToDeleter(volume: PersistentVolume): Promise<void> {
     if (volume.metadata.annotations?.[PROVISIONED_BY_ANNOTATION] !== undefined || volume.spec?.csi !== undefined)
       return;

@@ -260,7 +260,7 @@ async function refusalOf(
   return undefined;
 }
 
-/** Whether a header begins like those of impersonation. Node.js' lists of headers are read faster than its objects. */
+/** Whether a header may begin like those of impersonation. Node.js' lists of headers are read faster than its objects. */
 function mentionsImpersonation({ rawHeaders }: Exchange): boolean {
   if (rawHeaders === undefined) return true;
   for (let at = 0; at < rawHeaders.length; at += 2) {

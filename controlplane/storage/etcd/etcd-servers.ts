@@ -2,8 +2,8 @@
  * Makes calls to the members of an etcd cluster, one of which is used at a time. When it does not answer, the next one that has
  * a connection takes over. `etcd-storage.ts` and its parts call it.
  *
- * Failures are `StorageError`s. A read is repeated at another member, and so is a write that was certainly not executed. Any
- * other write that breaks off has an unknown outcome.
+ * Failures are `StorageError`s. A read that got no answer is repeated, at another member if there is one, and so is a write
+ * that was certainly not executed. Any other write that breaks off has an unknown outcome.
  */
 import { type GrpcCallOptions, type GrpcChannel, type GrpcTls, openChannel } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
@@ -34,7 +34,7 @@ interface EtcdCallOptions {
 /** A write waits longer than etcd itself, which gives up a request after seven seconds. */
 const WRITE_MS = 10_000;
 const READ_MS = 5000;
-/** How long a call may take with its repetitions. After that it is not repeated. */
+/** How long after its start a call may be repeated. */
 const REPEAT_WITHIN_MS = 10_000;
 /** How long a call waits for a connection to any member. */
 const CONNECT_MS = 2000;

@@ -97,7 +97,10 @@ export async function copyToEtcd(
 
 const objectsCopied = (done: number): string => `${done} objects copied`;
 
-/** Counts the revision of etcd up, one write at a time, and drops the history, so that every watch lists again. */
+/**
+ * Counts the revision of etcd up by empty writes, and drops the history, so that every watch lists again. Does nothing if
+ * `revision` is reached already.
+ */
 async function countUp({ etcd, progress }: EtcdLayout, revision: number): Promise<void> {
   const key = 'orchlet/migration';
   let newest = await etcd.revision();
@@ -136,8 +139,8 @@ interface EtcdRows {
 }
 
 /**
- * Reads all objects of etcd as records of the storage, with their revisions, and encrypts them with `target`. Those with a
- * lease (events) expire an hour after `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
+ * Reads all objects of etcd as records of the storage, each with its own revision, and encrypts them with `target`. Those with
+ * a lease (events) expire an hour after `nowMs`. Throws `TransferError` for a key or a value that cannot be read.
  */
 export async function rowsFromEtcd(layout: EtcdLayout, target: ValueTransformer, nowMs: number): Promise<EtcdRows> {
   const digest = new Digest();

@@ -44,7 +44,7 @@ export const headerAt = (page: number): number => (page === 1 ? FILE_HEADER_BYTE
 
 /**
  * Returns the rows of the log in a leaf page. A row is lost if its checksum does not match, or if its revision is not above
- * that of the row before. Rows of other tables are skipped and do not count as lost.
+ * that of the row before. Rows of other tables are skipped, and do not count as lost unless they cannot be decoded.
  */
 export function leafRows(number: number, page: Buffer, read: PageReader): LeafRows {
   const rows: SalvagedRow[] = [];

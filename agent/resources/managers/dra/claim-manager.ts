@@ -303,8 +303,8 @@ export class ClaimManager {
   }
 
   /**
-   * Unprepares claims that no other pod uses. Logs a driver's error and retries at the next sweep: `pods` returns the
-   * pod until all its claims are unprepared.
+   * Releases the claims of a pod, and unprepares those that no other pod uses. Logs a driver's error and retries at the next
+   * sweep: `pods` returns the pod until all its claims are released.
    */
   async release(podUid: string): Promise<void> {
     const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);

@@ -69,7 +69,10 @@ function isSingleNode({ affinity, preferred }: TopologyHint): boolean {
   return preferred && (affinity === undefined || countNodes(affinity) === 1);
 }
 
-/** Returns how many nodes the most demanding resource needs at least. */
+/**
+ * Returns how many nodes the most demanding resource needs at least. As in the kubelet, a resource without preference counts as
+ * more demanding than any other.
+ */
 function mostNodesNeeded(lists: readonly (readonly TopologyHint[])[]): number {
   return Math.max(
     0,

@@ -187,6 +187,24 @@ test("pod-level requests default to the containers' requests, or to the pod-leve
   assert.deepEqual(spec?.resources?.requests, { cpu: '2', memory: '1Mi' });
 });
 
+test('pod-level requests default to the most that the containers request at one time', () => {
+  const requesting = (name: string, cpu: string, more: object = {}): object => ({
+    name,
+    image: 'busybox',
+    resources: { requests: { cpu } },
+    ...more,
+  });
+  const requestOf = (initContainers: readonly object[], containers: readonly object[]): unknown =>
+    podOf({ resources: { limits: { cpu: '2' } }, initContainers, containers } as object).spec?.resources?.requests;
+  const sidecar = requesting('s', '100m', { restartPolicy: 'Always' });
+  const later = requesting('t', '100m', { restartPolicy: 'Always' });
+  const init = requesting('i', '500m');
+  assert.deepEqual(requestOf([sidecar, init], [requesting('c', '200m')]), { cpu: '600m' });
+  assert.deepEqual(requestOf([init, later], [requesting('c', '200m')]), { cpu: '500m' });
+  assert.deepEqual(requestOf([sidecar], [requesting('c', '200m')]), { cpu: '300m' });
+  assert.deepEqual(requestOf([init], [{ name: 'c', image: 'busybox' }]), { cpu: '500m' });
+});
+
 test('fields of disabled features are dropped unless the stored pod has them', () => {
   const spec = container({ lifecycle: { stopSignal: 'SIGUSR1' } });
   dropDisabledPodFields(spec, structuredClone(spec));

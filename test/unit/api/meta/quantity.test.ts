@@ -22,6 +22,9 @@ const canonical: readonly (readonly [string, string])[] = [
   ['.1', '100m'],
   ['1.5Gi', '1536Mi'],
   ['1024Mi', '1Gi'],
+  ['7Ei', '7Ei'],
+  ['8Ei', '9223372036854775807'],
+  ['999Ei', '9223372036854775807'],
   ['1e3', '1e3'],
   ['1200e0', '1200'],
   ['100M', '100M'],
@@ -52,6 +55,7 @@ test('a text that kube-apiserver considers canonical is stored unchanged', () =>
     assert.equal(storedQuantity(kept), kept);
   const changed: readonly (readonly [string | number, string])[] = [
     [1, '1'],
+    ['8Ei', '9223372036854775807'],
     [1048576, '1048576'],
     [1000, '1k'],
     ['1 ', '1'],
