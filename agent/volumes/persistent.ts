@@ -41,8 +41,9 @@ function unusableBecause({ metadata, spec, status }: PersistentVolumeClaim): str
 }
 
 /**
- * Returns the volume of a claim that a pod refers to. Throws a `VolumeNotProcessedError` with the kubelet's message if the
- * claim cannot be read, is not bound or belongs to another pod, and another error if there is no API server or no such volume.
+ * Returns the volume of a claim that a pod refers to. Throws a `VolumeNotProcessedError` if the claim cannot be read, is not
+ * bound or belongs to another pod, or if its volume belongs to another claim. Throws another error if there is no API server or
+ * no such volume.
  */
 export async function resolveClaim(
   client: Client | undefined,

@@ -158,7 +158,7 @@ const rows: readonly FunctionRow[] = [
 const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf']);
 const PATTERNS: ReadonlySet<string> = new Set(['find', 'findAll']);
 
-/** Charges a string function by the length of its text, multiplied by the length of a search text. */
+/** Charges a string function by the length of its text, and a search also by what it looks for. */
 function charged(row: FunctionRow): FunctionRow {
   const { run } = row.overload;
   return {

@@ -176,7 +176,7 @@ export function containerListErrors(
   return errors;
 }
 
-/** Returns the errors of host ports that two containers of the pod use. */
+/** Returns the errors of host ports that the containers use twice. */
 function hostPortConflicts(containers: readonly Container[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   const taken = new Set<string>();

@@ -1,6 +1,6 @@
 /**
- * Returns warnings about volumes of a pod that are valid but probably unintended: kinds that are deprecated, claims of fractions
- * of bytes, and files of one volume whose paths overlap.
+ * Returns warnings about volumes of a pod that are valid but probably unintended: kinds that are deprecated, claims with
+ * fractions of bytes, and files of one volume whose paths overlap.
  */
 import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import { quoteText } from '../meta/quote.ts';

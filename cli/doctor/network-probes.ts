@@ -17,7 +17,7 @@ export interface NetworkProbes {
    * starts in the namespace of this host.
    */
   connect(address: string, port: number, from?: number): Promise<Outcome>;
-  /** Resolves to the addresses of a name, or to why there are none. Name servers of nodes answer pods alone. */
+  /** Resolves to the addresses of a name, or to why there are none. `from` is a process of a pod, as for `connect`. */
   resolve(server: string, name: string, from: number): Promise<readonly string[] | { readonly failed: string }>;
   /** Resolves to a process of a pod of this host with a network of its own, or to `undefined` if there is none. */
   podProcess(): Promise<number | undefined>;

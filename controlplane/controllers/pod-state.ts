@@ -22,7 +22,7 @@ export function isPodAvailable(pod: Pod, minReadySeconds: number, nowMs: number)
   return Number.isFinite(since) && since + minReadySeconds * 1000 <= nowMs;
 }
 
-/** Whether all containers have terminated for good. */
+/** Whether the phase of the pod is final. */
 export function isPodFinished(pod: Pod): boolean {
   return pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
 }

@@ -1,7 +1,7 @@
 /**
  * Owns the names and labels of a pod's containers in Docker. The labels hold what the runtime boundary returns and the engine
  * does not store: labels, annotations, attempt, log path, and the image name that the user specified. The agent never touches a
- * container without its own instance label, because several agents may share a daemon.
+ * pod's container without its own instance label, because several agents may share a daemon.
  */
 import { LABEL_INSTANCE } from '../instance.ts';
 import type { ContainerConfig, SandboxConfig } from '../runtime.ts';

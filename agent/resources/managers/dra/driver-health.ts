@@ -38,7 +38,7 @@ interface ReportedHealth extends DeviceHealth {
 interface DriverHealthOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Called with the driver and the keys of the devices whose report differs from the last one or is no longer kept. */
+  /** Called after a report with the driver, and the keys of the devices that differ from the last one or are dropped. */
   readonly onChange: (driver: string, devices: ReadonlySet<string>) => void;
 }
 

@@ -29,7 +29,7 @@ interface AgentTls {
 
 /**
  * Returns the TLS settings of a connection to an agent. With CAs, the certificate must be of one of them and have the address.
- * Without CAs, its key must be one that the agent published in its Node object, which only the node itself can write. Agents
+ * Without CAs, its key must be one that the agent published in its Node object, which other nodes cannot write. Agents
  * that publish none, such as the kubelet, are accepted with any certificate, as by kube-apiserver.
  */
 export function agentTls(
