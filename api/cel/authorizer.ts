@@ -11,7 +11,7 @@ import { type FunctionRow, method } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
 import { CelError, OpaqueValue, Pending } from './values.ts';
 
-/** The attributes that the chain of calls has collected. Absent parts are ''. */
+/** The attributes that the chain of calls has collected. Absent texts are '', and an absent version is `*`. */
 export interface CheckAttributes {
   readonly serviceAccount?: { readonly namespace: string; readonly name: string };
   /** Set for a non-resource path. */

@@ -71,7 +71,7 @@ function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, emb
 
 /**
  * Decodes the metadata of an embedded object in place, and adds its unknown fields to `unknown`. Throws a `DecodeError` for an
- * `apiVersion`, a `kind` or metadata of the wrong type.
+ * `apiVersion`, a `kind` or a field of the metadata of the wrong type. Metadata that is no object is left to the validation.
  */
 function conformResource(value: JsonObject, path: string, { metadata, unknown }: Embedding): void {
   for (const name of ['apiVersion', 'kind']) {
