@@ -22,8 +22,8 @@ export interface NodeRulesOptions {
 }
 
 /**
- * Owns the rules of this host. Each call compares with the last written rules, and writes nothing if they are equal and still
- * there.
+ * Owns the rules of this host. `apply` and `guard` compare with the last written rules, and write nothing if they are equal and
+ * still there.
  */
 export class NodeRules {
   readonly #options: NodeRulesOptions;
@@ -36,8 +36,8 @@ export class NodeRules {
   #hasWarned = false;
   /** Whether iptables masquerades. nftables does once the tools of iptables were not found. */
   #withIptables = true;
-  /** The nftables script in effect in place of the iptables rules; empty without one. */
-  #natScript = '';
+  /** The nftables script in effect in place of the iptables rules; empty without one, `undefined` if it is not known. */
+  #natScript: string | undefined;
 
   constructor(options: NodeRulesOptions) {
     this.#options = options;
@@ -52,6 +52,7 @@ export class NodeRules {
   assumeNone(): void {
     this.#hasCleared = true;
     this.#guardScript = '';
+    this.#natScript = '';
   }
 
   /**
@@ -139,7 +140,13 @@ export class NodeRules {
   async #remove(families: readonly (4 | 6)[]): Promise<void> {
     const { filter, nft } = this.#options;
     for (const family of families) await filter.remove(family);
-    if (this.#natScript !== '') await nft.remove(NAT_TABLE);
+    if (this.#natScript !== '') {
+      const isKnown = this.#natScript !== undefined;
+      await nft.remove(NAT_TABLE).catch((error: unknown) => {
+        // An nft that does not work has written no table in an earlier run.
+        if (isKnown) throw error;
+      });
+    }
     this.#natScript = '';
     this.#applied.clear();
     this.#hasCleared = true;
