@@ -119,6 +119,7 @@ export class PullRecords {
 
   remove(imageRef: string): Promise<void> {
     this.#pulled.delete(imageRef);
+    this.#broken.delete(fileName(imageRef));
     return this.#write('pulled', imageRef, undefined);
   }
 
