@@ -26,7 +26,7 @@ export interface Plugin {
   readonly supportedVersions: readonly string[];
 }
 
-/** Handles plugins of one type. Errors are reported to the plugin, which can then exit and register again. */
+/** Handles plugins of one type. Errors before registration is complete are reported to the plugin, which can then exit. */
 export interface PluginHandler {
   /** Throws if the plugin cannot be used. */
   validate(plugin: Plugin): void;
@@ -44,7 +44,9 @@ interface PluginManagerOptions {
 interface Registration {
   /** Distinguishes a socket from a recreated one with its name. */
   readonly identity: string;
+  /** The plugin whose registration has begun, and which is deregistered once the socket is gone. */
   plugin: (Plugin & { readonly handler: PluginHandler }) | undefined;
+  isRegistered: boolean;
   failures: number;
   retryAtMs: number;
   busy: Promise<void> | undefined;
@@ -92,10 +94,7 @@ export class PluginManager {
 
   /** Returns the sockets that exist, and whether their plugins are registered. */
   sockets(): readonly { readonly path: string; readonly isRegistered: boolean }[] {
-    return [...this.#sockets].map(([path, { plugin, busy }]) => ({
-      path,
-      isRegistered: plugin !== undefined && busy === undefined,
-    }));
+    return [...this.#sockets].map(([path, { isRegistered }]) => ({ path, isRegistered }));
   }
 
   /** Scans the directory, and watches it for changes, until the signal aborts. */
@@ -115,7 +114,7 @@ export class PluginManager {
     if (this.#freePlaces() === 0) return RESCAN_MS;
     const now = this.#options.clock.now();
     const retries = [...this.#sockets.values()]
-      .filter((entry) => entry.plugin === undefined && entry.busy === undefined)
+      .filter((entry) => !entry.isRegistered && entry.busy === undefined)
       .map((entry) => Math.max(0, entry.retryAtMs - now));
     return Math.min(RESCAN_MS, ...retries);
   }
@@ -139,11 +138,12 @@ export class PluginManager {
     }
     for (const [path, identity] of found) {
       if (this.#sockets.has(path)) continue;
-      this.#sockets.set(path, { identity, plugin: undefined, failures: 0, retryAtMs: 0, busy: undefined });
+      const entry = { identity, plugin: undefined, isRegistered: false, failures: 0, retryAtMs: 0, busy: undefined };
+      this.#sockets.set(path, entry);
     }
     const now = this.#options.clock.now();
     const due = [...this.#sockets]
-      .filter(([, entry]) => entry.plugin === undefined && entry.busy === undefined && entry.retryAtMs <= now)
+      .filter(([, entry]) => !entry.isRegistered && entry.busy === undefined && entry.retryAtMs <= now)
       .toSorted(([, left], [, right]) => left.failures - right.failures);
     for (const [path, entry] of due.slice(0, this.#freePlaces())) this.#startRegistration(path, entry, signal);
   }
@@ -152,10 +152,12 @@ export class PluginManager {
     const { clock, logger } = this.#options;
     entry.busy = this.#register(path, entry, signal)
       .then(
-        () => logger.info({ plugin: entry.plugin?.name, socket: path }, 'Registered a plugin'),
+        () => {
+          entry.isRegistered = true;
+          logger.info({ plugin: entry.plugin?.name, socket: path }, 'Registered a plugin');
+        },
         (error: unknown) => {
           if (signal.aborted) return;
-          entry.plugin = undefined;
           entry.failures += 1;
           entry.retryAtMs = clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
           logger.warn({ socket: path, err: error }, 'Cannot register a plugin, retrying');
@@ -167,7 +169,7 @@ export class PluginManager {
       });
   }
 
-  /** Registers the plugin of a socket. Notifies the plugin of the result, and rejects if it cannot be registered. */
+  /** Registers the plugin of a socket, and notifies the plugin of the result. Rejects if either fails. */
   async #register(path: string, entry: Registration, signal: AbortSignal): Promise<void> {
     const client = await connectGrpc({
       socket: path,

@@ -212,6 +212,22 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     assert.deepEqual(calls, []);
   });
 
+  it('deregisters a plugin whose registration failed when its socket is removed', async (t) => {
+    const calls: string[] = [];
+    const { registry } = await setUp(t, {
+      register: async () => {
+        calls.push('register');
+        throw new Error('not yet');
+      },
+      deregister: async (name, endpoint) => void calls.push(`deregister ${name} ${endpoint}`),
+    });
+    const { statuses, stop } = await plugin(join(registry, 'x.sock'), info);
+    await until('the answer to the plugin', () => statuses.length > 0);
+    await stop();
+    await removeTree(join(registry, 'x.sock'));
+    await until('the removal of the plugin', () => calls.includes('deregister d.example.com /x/csi.sock'));
+  });
+
   it('retries a failed registration, and logs the reason each time', async (t) => {
     let attempts = 0;
     const { registry } = await setUp(t, {
