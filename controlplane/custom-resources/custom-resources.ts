@@ -2,8 +2,8 @@
  * Serves the resources that CustomResourceDefinitions define: accepts their names, opens a watch cache for each, adds its
  * versions to the catalog, and deletes its objects before the definition is deleted.
  *
- * One task at a time handles a definition, always from its newest state. A write that meets a conflict is repeated when the
- * newer state arrives. `start/serve.ts` starts it before the server listens.
+ * One worker at a time handles a definition, always from its newest state. The deletion of its objects continues beside the
+ * workers. `start/serve.ts` starts it before the server listens.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -176,9 +176,10 @@ export class CustomResources {
   }
 
   /**
-   * Writes the accepted names and conditions if they changed, and serves the written definition. Resolves to false if the
-   * status is up to date already. It resolves to true if the status was written, or if the definition was changed or deleted
-   * meanwhile: the informer then delivers a newer state. Throws the conflict if the informer has not delivered it yet.
+   * Writes the accepted names and conditions if they changed, and serves the written definition if it is established. Resolves
+   * to false if the status is up to date already. It resolves to true if the status was written, or if the definition was
+   * changed or deleted meanwhile: the informer then delivers a newer state. Throws the conflict if the informer has not
+   * delivered it yet.
    */
   async #accept(definition: Definition): Promise<boolean> {
     const { client, clock } = this.#options;
@@ -308,7 +309,7 @@ export class CustomResources {
     const served = this.#served.get(name);
     const stored = definition.spec.versions.find((version) => version.storage)?.name;
     const info = served?.sets.find((set) => set.info.version === stored)?.info;
-    await this.#writeDeletionInProgress(name);
+    if (!(await this.#writeDeletionInProgress(name, definition.metadata.uid))) return;
     if (served !== undefined && info !== undefined) {
       const target = {
         group: info.group,
@@ -335,8 +336,11 @@ export class CustomResources {
     });
   }
 
-  /** Writes in the condition `Terminating` that the objects are being deleted, and tries again after each conflict. */
-  async #writeDeletionInProgress(name: string): Promise<void> {
+  /**
+   * Writes in the condition `Terminating` that the objects are being deleted, and tries again after each conflict. Resolves to
+   * false, without a write, if a newer definition has the name.
+   */
+  async #writeDeletionInProgress(name: string, uid: string | undefined): Promise<boolean> {
     const { client, clock } = this.#options;
     const condition = {
       type: 'Terminating',
@@ -346,10 +350,11 @@ export class CustomResources {
     };
     for (;;) {
       const current = (await client.get(customResourceDefinitions, '', name)) as Definition;
+      if (current.metadata.uid !== uid) return false;
       setCondition((current.status ??= {}), condition, clock.now());
       try {
         await client.update(customResourceDefinitions, current, { subresource: 'status' });
-        return;
+        return true;
       } catch (error) {
         if (!isConflict(error)) throw error;
       }
