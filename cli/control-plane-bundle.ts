@@ -77,7 +77,7 @@ export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-
 
 /**
  * Reads the files of a control plane. Files that flags name are read with the rights of the caller. Throws a `CommandError` if
- * the control plane lacks a file, and while its CA is being rotated.
+ * a file of the PKI is missing, and while its CA is being rotated.
  */
 export async function readBundle(
   dataDirectory: string,

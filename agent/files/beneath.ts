@@ -1,7 +1,7 @@
 /**
  * Accesses files in directories that containers, plugins or pods with host paths may write to. A `Directory` is an open
- * descriptor; every operation names one entry of it and never follows a link, so nothing that is swapped in meanwhile leads
- * the agent elsewhere. Only regular files are read and written, without waiting for a writer or reader of a FIFO.
+ * descriptor; its operations take the names of its entries and never follow a link, so nothing that is swapped in meanwhile
+ * leads the agent elsewhere. Only regular files are read and written, without waiting for a writer or reader of a FIFO.
  *
  * Node.js has no openat(2): `/proc/self/fd/<n>/<name>` resolves in the same way.
  */
@@ -203,7 +203,7 @@ export class Directory {
     try {
       file = await open(at, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
     } catch (error) {
-      // The entry is a link, or a FIFO, socket or device without a peer.
+      // The entry is a link, a directory, or a FIFO, socket or device without a peer.
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'ELOOP' || code === 'ENXIO' || code === 'ENODEV' || code === 'EISDIR') throw irregular(name, error);
       throw error;

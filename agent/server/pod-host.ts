@@ -18,8 +18,8 @@ import { type Runtime, type StreamIo, RuntimeError } from '../runtime/runtime.ts
 import type { ContainerId, SandboxId } from '../runtime/runtime-identity.ts';
 
 /**
- * The operations on pods that the agent's server needs. Errors are `StatusError`s with the kubelet's messages, such as 404 for
- * an unknown pod or container and 400 for a container that waits to start.
+ * The operations on pods that the agent's server needs. Errors of a request are `StatusError`s with the kubelet's messages, as
+ * 404 for an unknown pod or container and 400 for a container that waits to start. Errors of the runtime pass unchanged.
  */
 export interface PodHost {
   pods(): readonly Pod[];
@@ -27,8 +27,8 @@ export interface PodHost {
   runningPods(): Promise<readonly Pod[]>;
   podByName(namespace: string, name: string): Pod | undefined;
   /**
-   * Writes the log to `out`. A log that is gone or has an unknown format is reported in the text, because the response has
-   * begun. Rejects after any other error of reading.
+   * Writes the log to `out`. A log that is gone after its container has stopped, or that has an unknown format, is reported in
+   * the text, because the response has begun. Rejects after any other error of reading, unless a running container has no log.
    */
   logs(of: LoggedContainer, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void>;
   /**
@@ -75,7 +75,7 @@ interface PodHostOptions {
   readonly devicePluginSocket: string | undefined;
 }
 
-/** Creates the operations on pods that the server offers. They throw `StatusError`s with the kubelet's messages. */
+/** Creates the operations on pods that the server offers. */
 export function createPodHost({ runtime, table, pleg, clock, devicePluginSocket }: PodHostOptions): PodHost {
   const runtimeStatus = ({ metadata: { uid, name, namespace } }: Pod): Promise<RuntimePodStatus> =>
     readRuntimeStatus(runtime, { uid, name, namespace });

@@ -24,7 +24,7 @@ export interface PodUpdate {
 export interface PodConfig {
   /** Calls `onUpdate` in order and synchronously for each update, until the signal aborts. */
   run(signal: AbortSignal, onUpdate: (update: PodUpdate) => void): Promise<void>;
-  /** Whether every configured source has reported its first full set, even an empty one. No pod counts as removed before. */
+  /** Whether every configured source has reported its first full set, even an empty one. */
   allSourcesReady(): boolean;
 }
 

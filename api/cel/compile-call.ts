@@ -120,8 +120,8 @@ function convert(
 export const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
 
 /**
- * Compiles the argument of a function that takes a regular expression. An invalid literal is an error of the expression. Any
- * other pattern is compiled, and charged, when the expression is evaluated.
+ * Compiles the argument of a function that takes a regular expression. An invalid literal is an error of the expression. A
+ * pattern that is no constant is compiled, and charged, when the expression is evaluated.
  */
 export function compilePattern(compiler: ExpressionCompiler, compiled: Compiled): Compiled {
   const { constant, type, run } = compiled;

@@ -14,7 +14,7 @@ import { Double, Uint } from './values.ts';
 
 /**
  * Returns the maximum size (characters, bytes, items or members) of the value at a path. A path is the variable,
- * followed by names of members, `@items`, `@keys` and `@values`. Returns `undefined` if the path does not exist.
+ * followed by names of members, `@items`, `@indices`, `@keys` and `@values`. Returns `undefined` if the path does not exist.
  */
 export type SizeAt = (path: readonly string[]) => number | undefined;
 

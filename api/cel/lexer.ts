@@ -3,7 +3,7 @@
 /** A token. `at` and `end` are its offsets in the source in UTF-16 code units; `end` is that after it. */
 export interface Token {
   readonly kind: 'ident' | 'int' | 'uint' | 'double' | 'string' | 'bytes' | 'op' | 'end';
-  /** The source text. For strings and bytes, their value. */
+  /** The source text. For strings, their value; for bytes, the text between the quotes. */
   readonly text: string;
   readonly bytes?: Uint8Array;
   readonly at: number;

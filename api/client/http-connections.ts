@@ -48,7 +48,7 @@ export interface Patience {
 
 const UNREACHABLE: ReadonlySet<string> = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT']);
 
-/** Whether the error means that no packet reaches the server. An open connection may have the same error as a new one. */
+/** Whether the error means that the server cannot be reached. An open connection may have the same error as a new one. */
 export function isUnreachable(error: unknown): boolean {
   return error instanceof Error && UNREACHABLE.has((error as NodeJS.ErrnoException).code ?? '');
 }

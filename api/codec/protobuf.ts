@@ -44,8 +44,8 @@ export interface ProtobufCodec {
    */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /**
-   * Decodes the body of a request, whose envelope may leave out version or kind. It returns these two alone for a kind that the
-   * schema does not have. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no
+   * Decodes the body of a request, whose envelope may leave out version or kind. It returns these two alone for a kind of which
+   * the schema has no message. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no
    * envelope.
    */
   decodeBody(bytes: Uint8Array, options: { readonly expected: TypeMeta; readonly maxValues: number }): JsonObject;
@@ -177,7 +177,7 @@ class SchemaProtobufCodec implements ProtobufCodec {
     return [this.#writer.take(), ...envelopedObject];
   }
 
-  /** Decodes an object of any kind. A nested object shares the limit of values with the object around it. */
+  /** Decodes an object of any kind. A nested object has the same limit of values as the object around it. */
   decode(bytes: Uint8Array, maxValues = this.#bound): JsonObject {
     const { apiVersion, kind, raw } = openUnknown(bytes);
     const struct = this.#structOf(apiVersion, kind);

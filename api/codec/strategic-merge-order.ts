@@ -1,6 +1,7 @@
 /**
  * Orders list items after a strategic merge. The items of the patch keep the order of the patch, and the items of the server
- * keep theirs. For items that both orders contain, the order of the server decides.
+ * keep theirs. Between an item of the patch and another one, the order of the server decides if it contains both; otherwise the
+ * item of the patch comes first.
  */
 import { jsonEqual } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';

@@ -143,7 +143,7 @@ export type ResolveName = (
 export interface Dialer {
   /**
    * Creates an HTTP(S) request. The caller must call `end()`. Throws `DialRefusedError` for an address, and emits it for a
-   * name. Throws for a server whose TLS handshakes take too long.
+   * name. Throws for a server whose TLS handshakes take too long, unless the purpose is `configured`.
    */
   request(options: DialRequestOptions, onResponse?: (response: IncomingMessage) => void): ClientRequest;
   /** Opens a TCP connection. Throws `DialRefusedError` for an address, and emits it for a name. */

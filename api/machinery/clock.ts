@@ -1,6 +1,6 @@
 /**
- * Defines the clock that is passed to all code that needs time. Only this file may read the wall clock or start a timer. Tests
- * use the virtual clock of `test/fakes/fake-clock.ts`.
+ * Defines the clock that is passed to all code that needs time. Only this file may call `Date.now`, `setTimeout` and
+ * `setInterval`. Tests use the virtual clock of `test/fakes/fake-clock.ts`.
  */
 
 /** A call that is due later. `cancel` prevents it, and does nothing once it was made. */

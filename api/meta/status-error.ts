@@ -23,7 +23,7 @@ export interface StatusDetails {
   retryAfterSeconds?: number;
 }
 
-/** The body of a failed response. */
+/** The body of a failed response, and of a deletion that returns no object. */
 export interface Status {
   kind: 'Status';
   apiVersion: 'v1';
@@ -54,7 +54,7 @@ export class StatusError extends Error {
   }
 }
 
-/** Builds a `Status` with status Failure. Empty details are omitted. */
+/** Builds an error whose `Status` has the status Failure. An empty reason is omitted. */
 export function newStatusError(
   code: number,
   reason: string,
@@ -191,7 +191,7 @@ export function newNotAcceptable(message: string): StatusError {
 }
 
 /**
- * The maximum size of the error texts in one response. Further errors are only counted, because each may quote a large
+ * The size of the error texts in one response above which further errors are only counted, because each may quote a large
  * value, and there may be very many.
  */
 const MAX_INVALID_CHARS = 256 * 1024;

@@ -45,7 +45,7 @@ export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
 const ALL = '*';
 
 /**
- * Whether a rule of RBAC allows the request. The lists of a rule are short (one to five words), so a scan is faster than a
+ * Whether a rule of RBAC allows the request. The lists of most rules are short (one to five words), so a scan is faster than a
  * hash lookup.
  */
 export function ruleAllows(rule: PolicyRule, query: RuleQuery): boolean {

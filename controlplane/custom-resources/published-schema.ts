@@ -1,7 +1,7 @@
 /**
  * Builds the schema of a custom resource for OpenAPI documents. OpenAPI 3 documents contain the whole schema. OpenAPI 2
- * documents contain only what kubectl can validate before it sends a request. They have neither type nor members where the
- * schema allows nulls or unknown members, because kubectl would refuse values that the server accepts.
+ * documents contain only what kubectl can validate before it sends a request. Where the schema allows nulls or unknown members,
+ * they omit members and, below the root, the type, because kubectl would refuse values that the server accepts.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../api/meta/json-object.ts';
@@ -136,7 +136,7 @@ function unfolded(schema: JsonObject): JsonObject {
   return { ...out, allOf: [{ anyOf: EITHER }, ...(Array.isArray(out['allOf']) ? out['allOf'] : [])] };
 }
 
-/** The keywords that are omitted: OpenAPI 2 can express neither alternatives nor nulls, and has no default values. */
+/** The keywords that kube-apiserver omits as well. */
 const OMITTED_IN_VERSION_2 = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'default'];
 
 const isNullable = (schema: JsonValue | undefined): boolean => isJsonObject(schema) && schema['nullable'] === true;

@@ -67,7 +67,7 @@ export async function withMembers<T>(url: string, tls: GrpcTls, run: (etcd: Etcd
   }
 }
 
-/** Calls the first member that answers. Throws `EtcdError` with all answers if none does. */
+/** Calls the members in turn until a call succeeds. Throws an `EtcdError` with all failures if none does. */
 export async function withFirst<T>(
   urls: readonly string[],
   tls: GrpcTls,
@@ -139,7 +139,7 @@ interface Promotion extends Joining {
   readonly timeoutMs: number;
 }
 
-/** Waits until a learner can vote. Resolves when the member has its vote. Throws after it was removed again. */
+/** Waits until a learner can vote. Resolves when the member has its vote. Removes a learner at the timeout, and throws. */
 export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }: Promotion): Promise<void> {
   const end = clock.monotonic() + timeoutMs;
   const own = async (etcd: EtcdMembers): Promise<EtcdMember | undefined> =>

@@ -91,7 +91,7 @@ export class FileInventory {
     this.#written = '';
   }
 
-  /** Writes the entries if they have changed. */
+  /** Writes the entries if they have changed, unless the stored inventory is of another installation. */
   async write(client: Client): Promise<void> {
     const objects = [...this.entries.values()].map((entry) => stringifyJson(entry)).join('\n');
     if (this.#uid !== '' && (objects === this.#written || !this.#isOwn)) return;

@@ -100,7 +100,8 @@ class ScaleWrites {
 
   /**
    * Returns the change that applies a patch of the Scale, as an apply patch of the workload that contains the replicas alone.
-   * Throws a 400, a 422 or a 500 for an invalid patch. The change throws a 409 for conflicts.
+   * Throws a 400, a 422 or a 500 for an invalid patch. The change throws a 409 for conflicts, and a 500 if it changes the
+   * replicas of a custom resource.
    */
   apply(
     context: RequestContext,

@@ -108,7 +108,7 @@ interface Selected {
 
 /**
  * Evaluates resourceVersion, resourceVersionMatch, limit and continue. Throws a 400 for an invalid version or token, and for a
- * version beside a token.
+ * version other than 0 beside a token.
  */
 function requestedPage(options: ListOptions): RequestedPage {
   const { resourceVersion, resourceVersionMatch: match, limit } = options;

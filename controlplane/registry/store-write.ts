@@ -4,7 +4,7 @@
  * A create runs mutating admission, sets system fields and the name, and then runs reservation, prepareForCreate, validation,
  * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
  * runs mutating admission, the check of resourceVersion, reservation, prepareForUpdate, validation and the remaining steps. A
- * change that meets a conflict is computed again from the newer object, unless the client specified a resourceVersion. An
+ * change that meets a conflict is computed again from the newer object; a resourceVersion of the client then causes a 409. An
  * unchanged object is not written. State that was read before an `await` may be stale afterwards, so the storage compares
  * revisions.
  */
@@ -68,9 +68,9 @@ export async function createEntry(
 }
 
 /**
- * Generates a name that no object has. After eight names that objects have, it returns the last one, with which the create
- * fails. A create also fails if another write takes the name before it is stored. That is too rare to keep a copy of each
- * object for another attempt; the client gets the same 409 and tries again.
+ * Generates a name that no object has. After seven names that objects have, it returns an eighth one unchecked. The create
+ * fails if an object has that name, or if another write takes the name before it is stored. That is too rare to keep a copy of
+ * each object for another attempt; the client gets a 409 and tries again.
  */
 function freeName({ cache }: Store, namespace: string, base: string): string {
   for (let attempt = 1; ; attempt++) {

@@ -120,8 +120,8 @@ export class VersionCodec {
 
   /**
    * Converts a list as `list` does, but reports a failed conversion as kube-apiserver does. Its cache of the version cannot be
-   * filled then, so only lists that it reads from the storage (with a limit and no selector) show the error of the webhook
-   * itself.
+   * filled then, so only lists that it reads from the storage (with a limit and no selector, with a continue token, or of an
+   * exact version) show the error of the webhook itself.
    */
   #listedFor(options: ListOptions, result: ListResult): Promise<ListResult> | ListResult {
     const { labelSelector, fieldSelector, limit } = options;
@@ -182,7 +182,7 @@ export class VersionCodec {
     return served;
   }
 
-  /** Returns the object in the version in which the store writes it. */
+  /** Returns the object in the version that the store accepts: the stored one, or the served one if a webhook converts. */
   toWritten(object: KubeObject): KubeObject {
     const { conversion, store } = this.#version;
     if (conversion === undefined || conversion.convertAll !== undefined) return object;

@@ -1,6 +1,7 @@
 /**
- * Makes a standby the first control plane. The former first is asked to take no more writes, and then nothing is lost. If it
- * does not answer, the operator decides (`force`): what it wrote last is lost, and it must not come back as the first.
+ * Makes a standby the first control plane. The former first is asked to take no more writes, and nothing is lost once the copy
+ * has all of them. If the first does not answer or the copy does not catch up, the operator decides (`force`): the missing
+ * writes are lost, and the former first must not come back as the first.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';

@@ -47,8 +47,8 @@ const READ_AGAIN_MS = 200;
 
 /**
  * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a `StartError`
- * if the flags exclude each other, if etcd cannot be run or is too old, if its cluster cannot be joined, or if there is no
- * majority within five minutes; and with the system's error if a file cannot be written.
+ * if the flags exclude each other or the data directory has a database, if etcd cannot be run or is too old, if its cluster
+ * cannot be joined, or if there is no majority within five minutes; and with the system's error if a file cannot be written.
  */
 export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   const { flags, clock, logger, onClose, onFatal } = setting;
@@ -190,8 +190,8 @@ interface Waiting {
 }
 
 /**
- * Resolves when this member reads from a majority. Rejects with a `StartError` after five minutes, and at once if a read fails
- * for another reason than that etcd is unavailable.
+ * Resolves when this member reads from a majority. Rejects with a `StartError` after five minutes, and at once with the error
+ * of a read that fails for another reason than that etcd is unavailable.
  */
 async function waitForQuorum({ clock, logger }: Setting, { servers, tls, runner }: Waiting): Promise<void> {
   const etcd = await EtcdServers.open({ servers, tls, clock });

@@ -26,7 +26,7 @@ interface RevisionHistoryOptions {
 /** The number of revisions that are dropped in one turn of the event loop, which takes a few milliseconds. */
 const STEP_REVISIONS = 5000;
 
-/** Reads and changes are synchronous, so all reads in one turn of the event loop see one state. */
+/** Reads and changes are synchronous, so no read sees half of a change. */
 export class RevisionHistory {
   readonly #versions = new VersionStore();
   readonly #watches: LogWatches;

@@ -28,8 +28,8 @@ export interface BridgePorts {
   /**
    * Finds the interface of a pod. `pid` is a process in the network namespace of the pod that nobody but the runtime controls,
    * and `ips` are the addresses that the runtime reports. Must run before the pod has a container: one with `NET_ADMIN` can
-   * change its interface. Resolves to `undefined` if the pod is at none of the bridges. Rejects if the interface lacks one of
-   * the addresses, and with ENOENT without the tools.
+   * change its interface. Resolves to `undefined` if the pod is at none of the bridges. Rejects if the pod has no interface
+   * `eth0` or it lacks one of the addresses, and with ENOENT without the tools.
    */
   find(pid: number, ips: readonly string[]): Promise<PodInterface | undefined>;
 }

@@ -110,7 +110,7 @@ export class PodNetwork {
     this.#loop = new WakeableLoop({ clock: options.clock, onError: (error) => this.#logFailure(error) });
   }
 
-  /** Returns why pods of this node cannot be started or reached, or an empty text if they can. */
+  /** Returns the known reason why pods of this node cannot be started or reached; an empty text if none is known. */
   problem(): string {
     return this.#problem;
   }
@@ -290,8 +290,8 @@ export class PodNetwork {
   }
 
   /**
-   * Returns the keys of this node, and publishes the public one. A new key is published before it is used, so that other nodes
-   * know it as soon as packets come with it. Without the API server the old key stays.
+   * Returns the keys of this node, and publishes the public one once the API server has sent the nodes. Then a new key is
+   * published before it is used, so that other nodes know it as soon as packets come with it. Before, the old key stays.
    */
   async #keys(uplink: Uplink, nodes: readonly ClusterNode[]): Promise<WireguardKeys> {
     const { nodeName, port, stateDirectory, keyLifetimeMs, publish, clock, logger } = this.#options;

@@ -54,7 +54,7 @@ export class ServiceTable {
   readonly #options: ServiceTableOptions;
   /** The addresses and ports that services claim. */
   readonly #claimed = new Map<string, readonly ServicePort[]>();
-  /** The ports of each service, without the addresses and ports that another service has claimed before. */
+  /** The ports that `#granted` returned for each service. */
   readonly #ports = new Map<string, readonly ServicePort[]>();
   /** The ports and the keys of their services, by what they claim: an address and port, or a node port. */
   readonly #claimants = new Map<string, Map<ServicePort, string>>();
@@ -149,8 +149,8 @@ export class ServiceTable {
   }
 
   /**
-   * Returns the ports of a service without the addresses and node ports that other services or the cluster have. A port whose
-   * cluster IP belongs to another service is left out.
+   * Returns the ports of a service without the addresses and node ports that other services, the cluster or processes of this
+   * host have. A port that an older service has at the same cluster IP is left out.
    */
   #granted(key: string): readonly ServicePort[] {
     const holds = (port: ServicePort, claim: string): boolean => {

@@ -30,7 +30,7 @@ interface AuthorityOptions {
   /** The CAs that are trusted at the start, in PEM. */
   readonly ca: string;
   readonly kubeconfig: string;
-  /** The files of the key and certificate to which the kubeconfig refers. */
+  /** The file of the key and certificate to which the kubeconfig refers. */
   readonly credentialsFile: string;
   /** `--client-ca-file`; empty if there is none. */
   readonly clientCaFile: string;
@@ -81,7 +81,7 @@ export class ClusterAuthority {
     });
   }
 
-  /** Reads the published bundle. Resolves to whether a new one was accepted. Rejects if the API server does not send it. */
+  /** Reads the published bundle. Resolves to whether the trusted CAs changed. Rejects if `cluster-info` cannot be read. */
   async refresh(): Promise<boolean> {
     const { clock, server, servers } = this.#options;
     const client = new HttpClient({ server, servers, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });

@@ -290,7 +290,7 @@ function setCondition(
   else conditions[index] = entry;
 }
 
-/** Returns the fields that differ in more than heartbeats, as they are in `next`. Null stands for a field that `next` lacks. */
+/** Returns the fields of `next` that differ, all without regard to heartbeats. Null stands for a field that `next` lacks. */
 export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
   return Object.fromEntries(changedFields(withoutHeartbeats(before), withoutHeartbeats(next)));
 }

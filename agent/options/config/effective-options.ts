@@ -144,7 +144,8 @@ function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[
 }
 
 /**
- * Completes options that depend on others: the certificates' directory, and thresholds in their plain form.
+ * Completes options that depend on others: the certificates' directory, and the thresholds, which get their plain form and, if
+ * the options demand it, the default hard ones.
  */
 function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags {
   const defaults = plainThresholds(agentOptions.evictionHard.default);
@@ -161,7 +162,7 @@ function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags 
   };
 }
 
-/** Returns a warning for each given flag that is also a field of the configuration file. */
+/** Returns a warning for each given flag that should be a field of the configuration file instead. */
 export function preferFileWarnings(given: ReadonlySet<string>): readonly string[] {
   return Object.entries<AnyOption>(agentOptions)
     .filter(

@@ -21,7 +21,7 @@ export interface ContainerUsage {
   readonly id: string;
   readonly image: string;
   readonly startedAtMs: number;
-  /** Empty if the cgroup is not accessible. */
+  /** Empty if the cgroup is not found. */
   readonly cgroup: string;
   readonly timeMs: number;
   readonly usage: CgroupUsage;
@@ -38,8 +38,8 @@ export interface PodUsage {
   readonly nanoCores: number | undefined;
   readonly containers: readonly ContainerUsage[];
   /**
-   * The interfaces of the pod's network namespace; empty on the host's network and if the cgroup of the first container is not
-   * accessible.
+   * The interfaces of the pod's network namespace; empty on the host's network, and if no process of the first container is
+   * found.
    */
   readonly interfaces: readonly InterfaceCounters[];
 }
@@ -56,7 +56,7 @@ export interface UsageSnapshot {
   readonly timeMs: number;
   readonly node: CgroupUsage;
   readonly nodeNanoCores: number | undefined;
-  /** The usage of all pods together; `undefined` if the agent manages no cgroups. */
+  /** The usage of all pods together; `undefined` if they have no common cgroup or it cannot be read. */
   readonly allPods: (GroupUsage & { readonly nanoCores: number | undefined }) | undefined;
   /** The usage of the burstable and of the best-effort pods; empty if the agent manages no such cgroups. */
   readonly qosClasses: readonly GroupUsage[];
@@ -129,7 +129,7 @@ export class UsageCollector {
     return counted;
   }
 
-  /** Returns the usage of all pods together, by their common cgroup; `undefined` if they have none. */
+  /** Returns the usage of all pods together, by their common cgroup; `undefined` if they have none or it cannot be read. */
   async allPods(): Promise<CgroupUsage | undefined> {
     const { allPodsCgroup, reader } = this.#options;
     return allPodsCgroup === '' ? undefined : reader.read(cgroupPath(allPodsCgroup));

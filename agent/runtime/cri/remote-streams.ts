@@ -111,8 +111,8 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
 
 /**
  * Watches the input after the output has ended. containerd 1.6 never reports the exit of a command with unread input:
- * it waits until the input is read, which the command no longer does. Throws if no input is read for `STUCK_MS`; otherwise
- * resolves or rejects once the outcome has done so.
+ * it waits until the input is read, which the command no longer does. Throws if waiting input is not read for `STUCK_MS`;
+ * otherwise resolves or rejects once the outcome has done so.
  */
 async function settledUnlessStuck(
   outcome: Promise<string>,

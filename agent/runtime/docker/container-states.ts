@@ -1,6 +1,6 @@
 /**
  * Translates the engine's container list and inspections into the runtime boundary's statuses. A list costs one call, plus one
- * inspection for each container whose state changed: the statuses of running and exited containers are cached by id and state.
+ * inspection for each container whose status is not cached: those of running and exited containers are, by id and state.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';

@@ -14,8 +14,8 @@ import { OUT_OF_SERVICE_TAINT } from '../../../api/meta/well-known-labels.ts';
 
 /** How long a node must be absent before its pods are removed, as in kube-controller-manager (`quarantineTime`). */
 const QUARANTINE_MS = 40_000;
-/** The minimum time between two counts of the finished pods, which are counted when a pod finishes. */
-const COUNT_EVERY_MS = 20_000;
+/** How long after a pod has finished the finished pods are counted, so that several are counted together. */
+const COUNT_AFTER_MS = 20_000;
 const FINISHED = 'finished';
 const NODE = 'node/';
 const OUT_OF_SERVICE = 'out-of-service/';
@@ -28,7 +28,7 @@ const isOutOfService = (node: Node | undefined): boolean =>
 
 const isLost = (pod: Pod): boolean => isPodTerminating(pod) && (pod.spec?.nodeName ?? '') === '';
 
-/** Returns the oldest finished pods beyond the threshold; evicted ones first. Pure. */
+/** Returns the oldest finished pods beyond the threshold, evicted ones first; none without a positive threshold. Pure. */
 export function surplusFinished(all: readonly Pod[], threshold: number): Pod[] {
   const finished = all.filter((pod) => isPodFinished(pod) && !isPodTerminating(pod));
   const surplus = finished.length - threshold;
@@ -112,7 +112,7 @@ export const runPodGarbageCollector: RunController = (environment, signal) => {
   const check = (pod: Pod): void => {
     if (isLost(pod)) loop.queue.add(FINISHED);
     else if (isPodFinished(pod) && podCache.size > options.terminatedPodGcThreshold)
-      loop.queue.addAfter(FINISHED, COUNT_EVERY_MS);
+      loop.queue.addAfter(FINISHED, COUNT_AFTER_MS);
     const node = pod.spec?.nodeName ?? '';
     if (node !== '' && nodeCache.hasSynced && nodeCache.get('', node) === undefined)
       loop.queue.addAfter(`${NODE}${node}`, QUARANTINE_MS);

@@ -3,7 +3,8 @@
  * are released. The agent of the node makes and removes the folder. A request names the volume, so that no path of an object of
  * the API ever reaches the agent.
  *
- * A finalizer keeps a volume until its folder is gone, also if a user deletes the object first.
+ * A finalizer keeps a volume with the reclaim policy Delete until its folder or its node is gone, also if a user deletes the
+ * object first.
  */
 import { referenceTo } from '../../../api/client/event-recorder.ts';
 import type { Informer } from '../../../api/client/informer.ts';
@@ -202,7 +203,8 @@ class LocalProvisioner {
   }
 
   /**
-   * Expands the volume of a claim. The agent raises the limit of the folder, if it has one, before the API shows the new size.
+   * Expands the volume of a claim. The agent, if its node exists, raises the limit of the folder before the API shows the new
+   * size.
    */
   async #expand(claim: PersistentVolumeClaim): Promise<void> {
     const volume = this.#caches.volumes.get('', claim.spec?.volumeName ?? '');

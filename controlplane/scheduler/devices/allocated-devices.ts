@@ -18,7 +18,7 @@ export type Consumption = ReadonlyMap<string, Quantity>;
 export interface DevicesInUse {
   /** Whether an allocation holds the whole device. */
   isTaken(key: string, node?: string): boolean;
-  /** What allocations consume of a shared device. `undefined` if no allocation uses it. */
+  /** What allocations consume of a shared device. `undefined` if no allocation consumes a part of it. */
   consumed(key: string, node?: string): Consumption | undefined;
 }
 

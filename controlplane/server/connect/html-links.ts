@@ -17,8 +17,8 @@ export interface ProxiedPlace {
 const LINK = /^(?:[a-z][a-z0-9+.-]*:)?(?:\/\/([^/?#]*))?([^?#]*)(.*)$/is;
 
 /**
- * Returns the link that leads through the proxy. A link that is relative, of another host, or already through the proxy stays
- * unchanged.
+ * Returns the link that leads through the proxy. A link that is relative or of another host stays unchanged, and so does a path
+ * that begins with the prefix already.
  */
 export function throughProxy(link: string, { prefix, targetHost, requestHost }: ProxiedPlace): string {
   const [, host = '', path = '', rest = ''] = LINK.exec(link) ?? [];

@@ -24,7 +24,7 @@ const FRAME_SALTS = 8;
 
 /**
  * Checks the write-ahead log before SQLite opens it. Throws `unusable` if acknowledged writes are damaged. Returns whether an
- * incomplete transaction follows the last one.
+ * incomplete transaction may follow the last one.
  */
 export function refuseDamagedLog(file: string): { readonly hasIncompleteTail: boolean } {
   const log = readLog(file);
@@ -104,8 +104,8 @@ interface ReadLog {
   /** The frames of complete transactions that follow each other from the beginning. SQLite recovers these. */
   readonly whole: readonly LogFrame[];
   /**
-   * The frames of transactions after a damaged frame, in order and with gaps. An incomplete last transaction is left out: the
-   * power failed before it was acknowledged, and SQLite drops it, too.
+   * The frames of transactions from the first damaged frame on, in order and with gaps; all frames if the header is damaged. An
+   * incomplete last transaction is left out: the power failed before it was acknowledged, and SQLite drops it, too.
    */
   readonly behindDamage: readonly LogFrame[];
 }

@@ -171,7 +171,7 @@ function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
   return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
 }
 
-/** Parses a port. Throws a 400 for a number that is not a port. */
+/** Parses a port. Throws a 400 for any other text. */
 function portNumber(text: string): number {
   const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${quoteText(text)}`);

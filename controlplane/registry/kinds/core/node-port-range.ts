@@ -38,16 +38,14 @@ export class NodePortRange {
   readonly #options: NodePortRangeOptions;
   /** Runs the writes that change the object, so that those of one server do not compete. */
   readonly #writes = new SerialQueue();
-  /** Ports that were allocated without a service when the object was read. */
+  /** Ports that writes found allocated in the object, perhaps without a service, and that have not been free there since. */
   readonly #avoided = new Set<number>();
 
   constructor(options: NodePortRangeOptions) {
     this.#options = options;
   }
 
-  /**
-   * Whether the port was allocated without a service when a write last read the object, so that another one should be chosen.
-   */
+  /** Whether writes found the port allocated in the object, perhaps without a service, so that another one should be chosen. */
   avoids(port: number): boolean {
     return this.#avoided.has(port);
   }

@@ -227,7 +227,7 @@ function isUncounted(budget: Budget, pod: Pod): boolean {
 
 /**
  * Counts the eviction of the pod in the status of the stored budget. Rejects with the errors of `countDisruption`, and with a
- * 429 if the budget changes meanwhile.
+ * 429 instead of a conflict.
  */
 async function takeDisruption(
   parts: EvictionParts,

@@ -49,7 +49,7 @@ export class ServiceAllocator {
 
   /**
    * Allocates what `service` needs beyond `old`. Throws a 422 if a requested address or port cannot be allocated, and a 500 if
-   * a range is full, a requested health check port is not free, or a changed service has one node port twice.
+   * a range is full, a requested health check port cannot be allocated, or a changed service has one node port twice.
    */
   reserve(service: Service, old: Service | undefined): Reservation {
     const spec = (service.spec ??= {});
