@@ -2,9 +2,9 @@
  * Converts YAML to JSON values and back, in the dialect of Kubernetes clients: YAML 1.1 (`yes` and `on` are booleans, `014` is
  * twelve, `1_000` is a thousand). Dates stay strings, keys become strings, and `<<` merges.
  *
- * Duplicate keys are reported with their lines, and the last value counts. The depth, the number of values and the size of
- * expanded aliases are limited. Aliased values are copied, so that values are trees. The output has block style with sorted
- * keys.
+ * Of duplicate keys, the last value counts; `parseYaml` reports them with their lines. The depth, the number of values and the
+ * size of expanded aliases are limited. Aliased values are copied, so that values are trees. The output has block style with
+ * sorted keys.
  */
 import { capitalized } from '../meta/capitalized.ts';
 import { quoteText } from '../meta/quote.ts';
@@ -38,7 +38,7 @@ export interface ParsedYaml {
   readonly duplicates: readonly string[];
 }
 
-/** The error for text that is not YAML: `yaml: line 3: …`. */
+/** The error for text that is not YAML (`yaml: line 3: …`), or has values that JSON or the limits do not allow. */
 export class YamlSyntaxError extends Error {
   override readonly name = 'YamlSyntaxError';
 }
@@ -111,17 +111,23 @@ const plainTag = defineScalarTag<ScalarValue>('tag:yaml.org,2002:null', {
   identify: () => false,
   resolve: (source, isExplicit) => {
     if (isExplicit) return null;
-    const value = resolvePlain(source);
-    if (Number.isNaN(value)) throw new YamlSyntaxError(`json: unsupported value: ${source}`);
+    const value = resolveFinite(source);
     return value === undefined ? NOT_RESOLVED : value;
   },
 });
+
+/** Returns the value as `resolvePlain` does. Throws for infinities and NaN, which JSON does not have. */
+function resolveFinite(text: string): ReturnType<typeof resolvePlain> {
+  const value = resolvePlain(text);
+  if (Number.isNaN(value)) throw new YamlSyntaxError(`json: unsupported value: ${text}`);
+  return value;
+}
 
 /** Handles `!!int "5"` and similar tags: the text has its plain meaning, whatever tag is named. */
 function explicitTag(name: string): ReturnType<typeof defineScalarTag<ScalarValue>> {
   return defineScalarTag<ScalarValue>(`tag:yaml.org,2002:${name}`, {
     identify: () => false,
-    resolve: (source) => resolvePlain(source) ?? NOT_RESOLVED,
+    resolve: (source) => resolveFinite(source) ?? NOT_RESOLVED,
   });
 }
 

@@ -292,6 +292,11 @@ test('errors have the words and the lines of the parser of kube-apiserver', () =
     assert.throws(() => parseYaml(text), new YamlSyntaxError(`yaml: ${message}`), JSON.stringify(text));
 });
 
+test('infinities and NaN are refused, also with a tag', () => {
+  for (const value of ['.nan', '.inf', '-.inf', '!!float .nan', '!!float .inf', '!!int .inf'])
+    assert.throws(() => parseYaml(`a: ${value}`), /json: unsupported value/, value);
+});
+
 test('text after a document in brackets is not read', () => {
   assert.deepEqual(parseYaml('{a: b}}').value, { a: 'b' });
   assert.deepEqual(parseYaml('[a]\nb').value, ['a']);
