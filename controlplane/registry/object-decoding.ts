@@ -149,7 +149,7 @@ export function createDecoder(schema: Schema): Decoder {
 
   return {
     *decodeBody(context, body, expected, validation) {
-      checkKind(schema, body.value, expected);
+      if (!mayNameOtherKind(expected)) checkKind(schema, body.value, expected);
       let conformed: Conformed;
       try {
         conformed = yield* conform(body.value, expected, { decimals: body.decimals });
@@ -242,6 +242,9 @@ function unreadable(
   return newBadRequest(`${found} in version "${version}" cannot be handled as a ${expected.kind}: ${why}`);
 }
 
+/** Whether the body is the status of a custom resource, whose kind and version `customDecoder` has checked. */
+const mayNameOtherKind = ({ isStatus, reader }: ExpectedKind): boolean => isStatus === true && reader !== builtInReader;
+
 interface Claimed {
   readonly kind: string;
   readonly apiVersion: string;
@@ -301,7 +304,7 @@ const isUnversioned = (value: unknown): value is JsonObject => claimed(value).ap
  * names.
  */
 function patchedKindFault(schema: Schema, patched: PatchedObject, expected: ExpectedKind): string | undefined {
-  if (patched.isConversion === true) return undefined;
+  if (patched.isConversion === true || mayNameOtherKind(expected)) return undefined;
   try {
     checkPatchedKind(schema, patched.value, expected);
     return undefined;

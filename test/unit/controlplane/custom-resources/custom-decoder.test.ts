@@ -2,9 +2,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
 import { customDecoder } from '../../../../controlplane/custom-resources/custom-decoder.ts';
 import { atOnce } from '../../../../controlplane/registry/pausing.ts';
-import type { Decoder, ExpectedKind, PatchedObject } from '../../../../controlplane/registry/object-decoding.ts';
+import {
+  builtInReader,
+  createDecoder,
+  type Decoder,
+  type ExpectedKind,
+  type PatchedObject,
+} from '../../../../controlplane/registry/object-decoding.ts';
 
 type Context = Parameters<Decoder['decodePatched']>[0];
 
@@ -25,9 +32,9 @@ const inner = {
 const thing = { group: 'a.io', version: 'v1', kind: 'Thing' } as ExpectedKind;
 const context = {} as Context;
 
-function decode(kind: string, expected: ExpectedKind): KubeObject[] {
+function decode(kind: string, expected: ExpectedKind, wrapped = inner): KubeObject[] {
   const value = { apiVersion: 'a.io/v1', kind, metadata: { name: 'x' } };
-  const decoder = customDecoder(inner);
+  const decoder = customDecoder(wrapped);
   const patched = { value, duplicates: [], shown: () => '' } as PatchedObject;
   return [
     atOnce(decoder.decodePatched(context, patched, expected, 'Ignore')),
@@ -39,4 +46,13 @@ test('another kind is refused, except in the body of a status, whose object keep
   assert.throws(() => decode('Other', thing), /kind: Invalid value: "Other": must be Thing/);
   assert.deepEqual(decode('Other', { ...thing, isStatus: true }), [decoded, decoded]);
   assert.throws(() => decode('', { ...thing, isStatus: true }), /Object 'Kind' is missing/);
+});
+
+test('the decoder of the schema reads a status that names another kind as the kind of its path', () => {
+  const schema = loadSchema();
+  const struct = schema.kind('', 'v1', 'ConfigMap');
+  assert.ok(struct !== undefined);
+  const status = { ...thing, struct, reader: { ...builtInReader }, isStatus: true };
+  const read = { apiVersion: 'a.io/v1', kind: 'Thing', metadata: { name: 'x' } };
+  assert.deepEqual(decode('Other', status, createDecoder(schema)), [read, read]);
 });
