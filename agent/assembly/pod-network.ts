@@ -41,7 +41,9 @@ interface PodNetworkDeps {
 
 /** The network of pods as the status of the node and the container runtime need to know it. */
 export interface NodePodNetwork extends Part {
-  /** Why the network of pods is not ready; empty if it is, or if it is left to a network plugin. */
+  /**
+   * Why the network of pods is not ready; empty if it is, while the mode is not known, or if it is left to a network plugin.
+   */
   problem(): string;
   /** Resolves to the MTU of pods once the mode is known; `undefined` if it is that of the host, or without such a network. */
   mtu(): Promise<number | undefined>;

@@ -19,7 +19,7 @@ export function atLeast(low: number): Check<number> {
 
 /** Accepts a port, or 0 for no port. */
 export const portOrNone: Check<number> = within(0, 65_535);
-/** Accepts whole percentages from 0 to 100. */
+/** Accepts percentages from 0 to 100. */
 export const percent: Check<number> = within(0, 100);
 /** Accepts 0 and more. */
 export const notNegative: Check<number> = atLeast(0);
@@ -79,7 +79,7 @@ export const reservation: Check<Readonly<Record<string, string>>> = (amounts) =>
   return undefined;
 };
 
-/** Accepts `key=value:effect`. */
+/** Accepts `key=value:effect` and `key:effect`. */
 export const taints: Check<readonly string[]> = (list) => {
   for (const text of list) {
     const match = /^[^=:]+(?:=[^:]*)?:(\w+)$/.exec(text);

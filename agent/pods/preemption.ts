@@ -14,7 +14,7 @@ interface PreemptionOptions {
   readonly killer: PodKiller;
   readonly events: PodEventRecorder;
   readonly logger: Logger;
-  /** Called for each pod that was terminated to free the resource, after its clean-up. */
+  /** Called for each pod that was terminated to free the resource, after the wait for its clean-up. */
   readonly onPreempted: (resource: string) => void;
 }
 

@@ -41,9 +41,9 @@ export interface RuntimeChoice {
 const DEFAULT_DOCKER_ENDPOINT = `unix://${DOCKER_SOCKET}`;
 
 /**
- * Connects to the chosen runtime, or to the first one that answers. A CRI runtime that lacks a network, which the agent can
- * provide, is used only if Docker does not answer. If no runtime answers, throws `RuntimeError('unavailable')` with a one-line
- * message that lists the sockets that were tried. Throws the error of the connection if the chosen runtime does not answer.
+ * Connects to the chosen runtime, or to the first one that can be used. A CRI runtime that lacks a network, which the agent can
+ * provide, is used only if no other runtime answers. If none can be used, throws `RuntimeError('unavailable')` with a one-line
+ * message that lists the sockets that were tried. Throws the error of the connection if the chosen endpoint does not answer.
  */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const { kind, criEndpoint, defaultDockerEndpoint = DEFAULT_DOCKER_ENDPOINT } = choice;

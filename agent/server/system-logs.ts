@@ -56,7 +56,7 @@ function refuse(reply: FastifyReply, code: number, errors: readonly FieldError[]
     .send(`${words.length === 1 ? words[0] : `[${words.join(', ')}]`}\n`);
 }
 
-/** Returns the parts of the real path below the directory, or `undefined` if links lead out of it. */
+/** Returns the parts of the real path below the directory, or `undefined` if there is no file or links lead out of it. */
 async function findFile(directory: string, path: string): Promise<readonly string[] | undefined> {
   const root = await realpath(directory);
   // A file that does not exist is handled as one outside of the directory.

@@ -42,7 +42,7 @@ export interface PayloadSources {
 const MAX_FILES = 200_000;
 const MAX_BYTES = 256 << 20;
 
-/** Counts what the sources of one volume add. */
+/** Counts what the sources of one volume add, apart from tokens, certificates and trust bundles. */
 class VolumeBudget {
   #files = MAX_FILES;
   #bytes = MAX_BYTES;

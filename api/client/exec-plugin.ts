@@ -33,7 +33,7 @@ export interface ExecCluster {
 interface ExecPluginOptions {
   readonly config: ExecConfig;
   readonly cluster: ExecCluster;
-  /** The path of the kubeconfig file. A relative command is relative to it. */
+  /** The path of the kubeconfig file. A relative command that contains a slash is relative to its directory. */
   readonly kubeconfigPath?: string;
   readonly clock: Clock;
   /** Whether standard input is a terminal on which the plugin may prompt. */

@@ -10,7 +10,7 @@ const MAX_EXTENSION_BYTES = 64 * 1024;
 
 type TarType = 'file' | 'link' | 'symlink' | 'character-device' | 'block-device' | 'directory' | 'fifo' | 'unknown';
 
-/** An entry as its headers describe it. Nothing of it is validated. */
+/** An entry as its headers describe it. Its names and its mode are not validated. */
 interface TarHeader {
   readonly name: string;
   readonly type: TarType;

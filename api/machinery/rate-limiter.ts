@@ -9,7 +9,7 @@ export class RateLimiter {
   readonly #clock: Clock;
   readonly #qps: number;
   readonly #burst: number;
-  /** A negative number is the number of waiting callers. */
+  /** It is negative while callers wait. */
   #tokens: number;
   #refilledAt: number;
 

@@ -1,8 +1,8 @@
 /**
  * Validates names: DNS labels and subdomains, qualified names, label values, path segments, keys and ports.
  *
- * Every check returns error texts with kube-apiserver's wording; an empty list means valid. Object validation,
- * selectors, the kinds' validation and the admission plugins call it.
+ * The functions named `…Errors` return texts or field errors with kube-apiserver's wording; an empty list means valid. Object
+ * validation, selectors, the kinds' validation and the admission plugins call them.
  */
 import { quoteText } from './quote.ts';
 import { invalid, required, type FieldError } from './field-error.ts';

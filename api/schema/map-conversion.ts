@@ -11,7 +11,7 @@ const BITS = { int32: 32, int64: 64 } as const;
 
 /**
  * Converts a number to an integer of the type, as Go does. Returns `undefined` for a number with a fraction. A float beyond 64
- * bits becomes the smallest integer, as on amd64.
+ * bits becomes the smallest 64-bit integer before it is cut, as on amd64.
  */
 export function convertedInteger(scalar: 'int32' | 'int64', value: number | bigint): number | bigint | undefined {
   if (typeof value === 'number' && !Number.isInteger(value)) return undefined;

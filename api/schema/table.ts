@@ -96,7 +96,7 @@ class BuiltinSchema implements Schema {
     return this.#byKind.get(key);
   }
 
-  /** Returns the options type or `Status` by its kind. They are kinds of every group (`apps/v1 DeleteOptions`). */
+  /** Returns a type of `meta/v1` by its kind, such as `Status`. Options are kinds of every group (`apps/v1 DeleteOptions`). */
   #optionsOf(group: string, kind: string): TableStruct | undefined {
     if (group !== '' && group !== 'meta.k8s.io' && !kind.endsWith('Options')) return undefined;
     return this.#byName.get(`io.k8s.apimachinery.pkg.apis.meta.v1.${kind}`);
@@ -196,7 +196,7 @@ export function typeNameOf(group: string, version: string, kind: string): string
   return `${PACKAGES.get(group) ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
 }
 
-/** Returns the group, version and kind of the type name of a served kind, and `undefined` for other types. */
+/** Returns the group, version and kind of the type name of a served kind or of its list, and `undefined` for other types. */
 export function groupVersionKindOf(structName: string): { group: string; version: string; kind: string } | undefined {
   return kindsByType().get(structName);
 }

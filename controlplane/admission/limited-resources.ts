@@ -15,12 +15,12 @@ export interface LimitedResource {
   readonly matchScopes: readonly ScopeRequirement[];
 }
 
-/** An object that is written, with what it adds to the usage of its namespace. */
+/** An object that is written, with its usage. */
 interface WrittenObject {
   readonly group: string;
   readonly resource: string;
   readonly object: KubeObject;
-  /** The usage that the object adds. */
+  /** The whole usage of the object, also if it is updated. */
   readonly usage: Usage;
 }
 

@@ -2,7 +2,8 @@
  * ResourceQuota: refuses objects that would exceed a quota of their namespace, and charges the others.
  *
  * The charges of a namespace pass through one queue and are written with compare-and-swap, so that concurrent clients, here or
- * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota.
+ * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota, unless
+ * writes conflict.
  */
 import type { Pod, ResourceQuota } from '../../api/kinds/kinds.ts';
 import { deviceClasses, pods, resourceClaims, resourceQuotas } from '../../api/client/resources.ts';

@@ -46,7 +46,7 @@ export interface Authenticated {
 /** Authenticates requests by one kind of credentials. */
 export interface Authenticator {
   /**
-   * Returns `undefined` if the request has no credentials of this kind: the next authenticator is tried. Throws if the
+   * Returns `undefined` if the request has no credentials that this authenticator knows: the next one is tried. Throws if the
    * credentials are invalid: the response is 401 unless another authenticator accepts the request.
    */
   authenticate(credentials: Credentials): Authenticated | undefined | Promise<Authenticated | undefined>;

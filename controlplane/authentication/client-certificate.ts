@@ -2,7 +2,8 @@
  * Authenticates clients by their certificates: the subject's common name is the user, and its organizations are the groups.
  *
  * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate. A
- * result is cached by a hash of the presented certificates until the bundle changes or the chain expires.
+ * result is cached by a hash of the presented certificates, until the bundle changes or the chain expires; a refusal for ten
+ * seconds at most.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';

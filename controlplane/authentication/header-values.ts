@@ -6,7 +6,7 @@
 /** A request, as far as its headers are concerned. The names in `headers` are in lower case. */
 interface HeaderSource {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Alternating names and values as they were received. If they are absent, the values in `headers` are used as they are. */
+  /** Alternating names and values as they were received. If they are absent, the values in `headers` are used. */
   readonly rawHeaders?: readonly string[] | undefined;
 }
 

@@ -31,7 +31,7 @@ interface Grant {
   readonly namespace: string;
   readonly bindingName: string;
   readonly roleRef: RoleRef;
-  /** A key that all grants of the same rules share. */
+  /** A key that all grants of one role in one namespace share, or all cluster-wide ones. */
   readonly roleKey: string;
   readonly subject: string;
 }

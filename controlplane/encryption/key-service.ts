@@ -36,7 +36,7 @@ export interface KeyService {
 const SERVICE = '/v2.KeyManagementService/';
 const MAX_ANSWER_BYTES = 128 * 1024;
 
-/** Connects over a unix socket, with the first call. Throws `KeyServiceError`. */
+/** Connects over a unix socket, with the first call. */
 export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions): Promise<KeyService> {
   const target = endpoint.replace(/^unix:\/\//, 'unix:');
   const channel = await openChannel({ target, largestMessageBytes: MAX_ANSWER_BYTES });

@@ -47,8 +47,8 @@ export const certificatePath = ({ pki }: EtcdPaths, name: CertificateName): stri
 export const keyPath = ({ pki }: EtcdPaths, name: CertificateName): string => join(pki, `${name}.key`);
 
 /**
- * Issues what is missing: the CA, and the certificates of a member that others reach at `address`. Resolves to the credentials
- * of a client.
+ * Issues what is missing or stale: the CA, and the certificates of a member that others reach at `address`. Resolves to the
+ * credentials of a client.
  */
 export async function ensureEtcdCertificates(paths: EtcdPaths, address: string, nowMs: number): Promise<GrpcTls> {
   const ca = await ensureAuthority(paths.pki, 'ca', 'orchlet-etcd-ca', nowMs);

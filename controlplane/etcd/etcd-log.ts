@@ -36,8 +36,9 @@ export class EtcdLog {
   }
 
   /**
-   * Keeps the file below 8 MiB, with one older part, until the signal aborts. etcd opens the file to append, so that it writes
-   * on after the file was shortened. Never rejects: a full disk has no room for the older part, and the next turn tries again.
+   * Empties the file whenever it has more than 8 MiB, and keeps the older part, until the signal aborts. etcd opens the file to
+   * append, so that it writes on after the file was shortened. Never rejects: a full disk has no room for the older part, and
+   * the next turn tries again.
    */
   async limitSize(options: {
     readonly clock: Clock;

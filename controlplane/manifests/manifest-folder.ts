@@ -31,7 +31,7 @@ export interface ManifestSource {
 /** The state of a folder at one moment. */
 export interface FolderScan {
   readonly sources: readonly ManifestSource[];
-  /** Every folder below, and the folder itself; they are watched. */
+  /** The folder itself and the folders below that are read; they are watched. */
   readonly folders: readonly string[];
   /** Why something is not read, by its path. What it applied before stays. */
   readonly faults: ReadonlyMap<string, string>;

@@ -1,6 +1,5 @@
 /**
- * Defines the interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource. Each
- * side knows the other by this file only.
+ * Defines the interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource.
  *
  * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes unchanged for
  * JSON clients; for Table, metadata-only, YAML and protobuf it calls `registry/encodings.ts`, which caches by entry.
@@ -12,7 +11,7 @@ import type { StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { UserInfo } from './user-info.ts';
 
-/** An object with `apiVersion`, `kind` and `metadata.resourceVersion`, in the served version. It must not be modified. */
+/** An object with `apiVersion` and `kind`, in the served version. It must not be modified. */
 export interface Entry {
   readonly object: KubeObject;
   /** JSON of `object`, without a trailing newline. */
@@ -102,8 +101,8 @@ export interface WatchSink {
   /** Whether events may come in a later turn if many watches get them. Parts of this process do not wait. */
   readonly isPatient?: boolean;
   /**
-   * Receives a batch of events; all watches with the same selection get the same array and entries. Returns `false` to pause
-   * the watch until `resume()`.
+   * Receives a batch of events; watches with the same selection share the array and the entries. Returns `false` to pause the
+   * watch until `resume()`.
    */
   onEvents(events: readonly WatchEvent[]): boolean;
   onEnd(): void;
@@ -214,7 +213,7 @@ export interface Rest {
     options: WriteOptions,
   ): Promise<Written>;
   delete?(context: RequestContext, namespace: string, name: string, options: DeleteOptions): Promise<Deleted>;
-  /** Resolves to the list of the deleted objects. */
+  /** Resolves to the list of the selected objects, as they were before they were deleted. */
   deleteCollection?(
     context: RequestContext,
     namespace: string,

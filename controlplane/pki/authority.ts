@@ -1,7 +1,6 @@
 /**
  * Owns a CA on disk and the certificates that it issues. A certificate is stored beside its key (`name.crt`,
- * `name.key`). It is reissued if it is missing, expires soon, was issued by another CA, or lacks a required name. Called
- * by `pki.ts`.
+ * `name.key`). It is reissued if it is missing, stale (`staleReason`) or not that of its key.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';

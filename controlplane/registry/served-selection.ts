@@ -45,7 +45,7 @@ const MIN_PAGE = 500;
 
 /**
  * Lists the entries that match in the served version. `page` returns converted entries in the stored order. A page for the
- * client has as many entries as the client requested.
+ * client has as many entries as the client requested, unless fewer are left.
  */
 export async function listMatching(
   options: ListOptions,

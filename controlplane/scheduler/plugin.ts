@@ -1,7 +1,7 @@
 /**
  * Defines the interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, and then called
- * for each node. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All
- * filters and scores are pure. A filter or score that compares all nodes or pods with each term of a pod pauses when its time
+ * for single nodes. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. No
+ * filter or score does I/O. A filter or score that compares all nodes or pods with each term of a pod pauses when its time
  * slice is spent. The cluster does not change meanwhile.
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';

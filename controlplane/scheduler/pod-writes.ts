@@ -27,7 +27,10 @@ export interface PodWrites {
   markUnschedulable(pod: Pod, failure: SchedulingFailure): Promise<void>;
   /** Writes which node the pod will probably run on. An empty text means none. Nothing is written if nothing changes. */
   nominate(pod: Pod, node: string): Promise<void>;
-  /** Sets the condition DisruptionTarget and deletes the pod. A pod that is gone, or was replaced, is no error. */
+  /**
+   * Sets the condition DisruptionTarget and deletes the pod, unless it is being deleted already. A pod that is gone, or was
+   * replaced, is no error.
+   */
   evict(victim: PodInfo): Promise<void>;
   /**
    * Writes the allocation of a claim if it is new, and reserves the claim for the pod. A claim for extended resources is

@@ -151,8 +151,8 @@ class Discovery {
   }
 
   /**
-   * Responds to a path that is not found. A missing version of a built-in group gets a Status; anything else gets plain text,
-   * as in kube-apiserver.
+   * Responds to a path that is not found. A missing version of a group gets a Status, unless only definitions have resources in
+   * the group; anything else gets plain text, as in kube-apiserver.
    */
   #missing(request: ApiRequest, path: string): void | Promise<void> {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');

@@ -14,7 +14,7 @@ export interface Refusal {
 
 /**
  * Returns the refusal of a request whose framing or host another server on its way may read in another way (RFC 9112, sections
- * 2.3, 3.2 and 6.1): a transfer coding beside `chunked`, which the parser accepts and does not decode, several `Host` headers,
+ * 2.3, 3.2 and 6.1): a transfer coding but `chunked`, which the parser accepts and does not decode, several `Host` headers,
  * and other versions of HTTP. Returns `undefined` for all other requests.
  */
 export function refusalOf({ httpVersion, headers, rawHeaders }: IncomingMessage): Refusal | undefined {

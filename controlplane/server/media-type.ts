@@ -97,9 +97,9 @@ export function negotiateError(accept: string | undefined): ErrorMediaType {
 export const isPretty = ({ params }: AcceptClause): boolean => params.get('pretty') === '1';
 
 /**
- * Returns the first format that the media type allows; a type with wildcards allows JSON. Returns `undefined` if there is none,
- * or if the clause asks for a stream of a format that has none or for another version of the server's own objects than
- * `serverVersion`. Other parameters do not matter.
+ * Returns the format of the media type. A wildcard for all types or for those of `application` allows JSON. Returns `undefined`
+ * if there is none, or if the clause asks for a stream of a format that has none or for another version of the server's own
+ * objects than `serverVersion`. Other parameters do not matter.
  */
 export function formatOf(
   { type, params }: AcceptClause,

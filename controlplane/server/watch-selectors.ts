@@ -1,7 +1,7 @@
 /**
  * Bounds what the selectors of open watches cost: every event is compared with each of them in one turn of the event loop.
  * Watches with short selectors, as clients have them, are free. A user may hold no more than what is still free, so
- * that one user never has more than half.
+ * that one user never has much more than half.
  */
 import type { WatchOptions } from '../model/rest.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';

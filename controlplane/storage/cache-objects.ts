@@ -111,7 +111,7 @@ export class CacheObjects {
     for (const version of versions) yield this.#objectOf(version);
   }
 
-  /** Returns the object of a version, which is the same as long as the version lives. */
+  /** Returns the object of a version, which is the same as long as the version lives and the cache is open. */
   #objectOf(version: StoredVersion): CachedObject {
     const { view } = version;
     // Checking the owner avoids reading the object itself, which matters for lists with thousands of objects.

@@ -1,9 +1,9 @@
 /**
  * Builds the netfilter rules of the pod network, as input of `iptables-restore --noflush`. Pure.
  *
- * Packets between pods keep their addresses, everything else that leaves the pods' ranges is masqueraded. Packets between pods
- * of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules are in
- * chains of our own; the built-in chains only get the jumps of `jumps`.
+ * Packets between pods keep their addresses, everything else that pods send is masqueraded, except multicast. Packets between
+ * pods of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules are
+ * in chains of our own; the built-in chains only get the jumps of `jumps`.
  */
 import { type Cidr, cidrSize, formatCidr } from '../../../api/meta/ip-addresses.ts';
 
@@ -92,10 +92,10 @@ export function packetRules(inputs: RuleInputs): string {
 }
 
 /**
- * Returns the rules that drop packets with the address of a pod that do not arrive over the link of pods: a sender that reaches
- * this host could otherwise pass its firewall and network policies. The reverse path filter of the kernel is off on many hosts.
- * Pods may forge their source too (`NET_RAW`): with a tunnel, packets with the address of another node's pod that do not come
- * from the tunnel are not forwarded.
+ * Returns the rules that drop packets with forged addresses of pods. A sender that reaches this host could otherwise pass its
+ * firewall and network policies, as the reverse path filter of the kernel is off on many hosts. Packets from outside of the
+ * node are dropped if they claim to be between its own pods. Pods may forge their source too (`NET_RAW`): with a tunnel,
+ * packets with the address of another node's pod that do not come from the tunnel are not forwarded.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   const own = formatCidr(range);

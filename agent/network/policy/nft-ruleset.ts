@@ -6,8 +6,8 @@
  * existing connections, and traffic to a service is matched by the pod behind it. Traffic of the node itself does not pass the
  * forward hook; of what it receives, only queries to its name server are matched.
  *
- * A packet costs a lookup by its source, one by its destination, one for the peer and one for the port, whatever the number of
- * policies. Names are hashes; nothing of the API's text gets into the script.
+ * The number of lookups for a packet does not grow with the number of policies. Names are hashes; nothing of the API's text
+ * gets into the script.
  */
 import { createHash } from 'node:crypto';
 import { inOneSlice, type TimeSlice } from '../../../api/machinery/time-slice.ts';
@@ -191,7 +191,7 @@ function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolic
 
 /**
  * Returns the chain for packets that belong to no connection. They match no rule of peers, so isolated pods neither send nor
- * receive them.
+ * receive them, apart from neighbor discovery.
  */
 function untrackedChain(): string {
   return block('chain', 'untracked', [

@@ -118,8 +118,9 @@ export class PolicyEnforcer {
   }
 
   /**
-   * Resolves when the rules for a pod with these addresses are in effect, or no policies can be enforced on this host. Rejects
-   * if the rules cannot be written, or the policies are not known yet; the caller tries again.
+   * Resolves when the rules for a pod with these addresses are in effect, or no policies can be enforced on this host. While
+   * the policies are not known, it resolves for a static pod and rejects for others. Rejects if the rules cannot be written, or
+   * if the enforcer is closed.
    */
   admit(pod: Pod, ips: readonly string[]): Promise<void> {
     const key = namespacedName(pod);
@@ -277,7 +278,7 @@ export class PolicyEnforcer {
     }
   }
 
-  /** Returns `undefined` if nothing is known of the cluster. */
+  /** Returns `undefined` if the policies, or the pods to which they apply, are not known yet. */
   async #inputs(): Promise<PolicyInputs | undefined> {
     const { policies, nodeName, nameServers, memory } = this.#options;
     if (!this.#isSynced || (policies.size > 0 && this.#informers === undefined)) {

@@ -44,8 +44,9 @@ const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if the
- * certificate of the kubeconfig is valid, or if an administrator has written the kubeconfig. Retries until the signal aborts,
+ * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if
+ * there is a kubeconfig and the certificate in the directory is valid, or if an administrator has written the kubeconfig and
+ * the directory has no certificate. Retries until the signal aborts,
  * and then rejects. Also rejects if an existing kubeconfig or certificate cannot be read.
  */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {

@@ -50,7 +50,7 @@ export interface SyncOutcome {
   readonly settlesAtMs?: number | undefined;
 }
 
-/** The steps of a pod's life. A step that rejects is retried with a backoff. */
+/** The steps of a pod's life. A step that rejects is retried after a delay. */
 export interface PodSyncer {
   /** Brings a running pod closer to its specification. Resolves also if containers or volumes failed. */
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;

@@ -26,7 +26,10 @@ export interface ExceededLimit {
   readonly message: string;
 }
 
-/** Returns the first limit that the pod exceeds, or `undefined` if it exceeds none. Limits of init containers do not count. */
+/**
+ * Returns the first limit that the pod exceeds, or `undefined` if it exceeds none. No init container is compared with its own
+ * limit.
+ */
 export function exceededStorage(
   pod: Pod,
   storage: PodStorage,

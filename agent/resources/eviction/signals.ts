@@ -70,7 +70,7 @@ export interface StorageLayout {
   readonly splitContainers: boolean;
 }
 
-/** Compares device numbers. Filesystems that could not be measured count as not separate. */
+/** Compares device numbers. A filesystem that could not be measured is separate from no other, and others are from it. */
 export function layoutOf(storage: NodeStorage): StorageLayout {
   const [root, images, containers] = [
     storage.root?.device,

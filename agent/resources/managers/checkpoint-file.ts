@@ -109,7 +109,7 @@ export class StateWriter {
     this.#options = options;
   }
 
-  /** Resolves when the value that `value` returns at the time of the write is on disk, or the attempt has failed. */
+  /** Resolves when the value, computed at the time of the write, or a newer one is on disk, or the attempt has failed. */
   write(value: () => object): Promise<void> {
     this.#next = value;
     this.#running ??= this.#drain();

@@ -1,7 +1,7 @@
 /**
  * Produces the runtime boundary's events for a CRI runtime. If the runtime has container events, this module subscribes
- * to them. For an older runtime it compares the lists of containers: after each request of this agent that changed them,
- * after an exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
+ * to them. For an older runtime it compares the lists of containers: after requests of this agent that changed them, after an
+ * exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';

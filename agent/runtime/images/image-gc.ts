@@ -220,7 +220,7 @@ export class ImageGc {
   async #free(images: readonly ImageRecord[], wanted: number): Promise<number> {
     const { policy, clock } = this.#options;
     const nowMs = clock.monotonic();
-    // A fresh image was pulled for a pod that has not started yet.
+    // A fresh image may have been pulled for a pod that has not started yet.
     const old = images.filter(({ firstSeenMs }) => nowMs - firstSeenMs >= policy.minAgeMs);
     const { freedBytes, errors } = await this.#removeAll(old, { reason: 'space', wanted });
     if (errors.length > 0)

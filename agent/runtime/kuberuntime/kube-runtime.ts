@@ -112,7 +112,7 @@ export class KubeRuntime {
     this.#options.network.forget(pod);
   }
 
-  /** Forgets back-offs of containers that have not failed for a while. */
+  /** Forgets back-offs of containers and of image pulls that have not failed for a while. */
   collect(): void {
     this.#starter.collect();
     this.#options.images.collect();
@@ -121,8 +121,8 @@ export class KubeRuntime {
   /**
    * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does. Resolves to the failures of the sandbox,
    * of the pod's network rules and of containers. Rejects if a container or sandbox cannot be stopped or removed, if the status
-   * of a new sandbox cannot be read, or if the signal aborts before containers start. `refusedResize` is why no container is
-   * resized.
+   * of a new sandbox cannot be read, or if the signal aborts while the sandbox or the network is set up. `refusedResize` is why
+   * no container is resized.
    */
   async syncPod(
     pod: Pod,
@@ -234,7 +234,7 @@ export class KubeRuntime {
   /**
    * Kills and removes the init and regular containers of the pod without running hooks; the next sync starts them again,
    * without a back-off. Removes the container that triggered the restart last, so that the next sync continues an interrupted
-   * restart. Stops before the next container if the signal aborts. Rejects if a container cannot be killed or removed.
+   * restart. Kills no further container if the signal aborts. Rejects if a container cannot be killed or removed.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;

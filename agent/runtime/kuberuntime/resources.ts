@@ -131,7 +131,7 @@ export function bytesOf(text: string | undefined): number {
 
 const ANYWHERE = { cpus: '', mems: '', isExclusive: false };
 
-/** Returns the settings for the runtime. Resources of the pod as a whole apply where the container has none. */
+/** Returns the settings for the runtime. Limits of the pod as a whole apply where the container has none. */
 export function linuxResources(pod: Pod, container: Container, facts: ResourceFacts): LinuxResources {
   const limits = { ...podLevel(pod, 'limits'), ...nonZero(limitsOf(container)) };
   const requested = requestsOf(container)['cpu'] ?? limits['cpu'];

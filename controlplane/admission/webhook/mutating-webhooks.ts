@@ -1,6 +1,7 @@
 /**
- * MutatingAdmissionWebhook: calls webhooks one after another, each with the changes of those before it, and once more those
- * that ask for reinvocation. Patches are JSON patches of the version that the webhook registered for.
+ * MutatingAdmissionWebhook: calls webhooks one after another, each with the changes of those before it. Those that ask for
+ * reinvocation are called once more if the object was changed after them. Patches are JSON patches of the version that the
+ * webhook registered for.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';

@@ -168,7 +168,7 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
     const matchOf = await this.matcher(attributes);
     const matches = candidates.flatMap((registered) => matchOf(registered) ?? []);
     const views = this.views(attributes);
-    // A match condition that fails refuses the request before any webhook is called.
+    // A match condition that fails can refuse the request before any webhook is called.
     const relevant = [];
     for (const { registered, as } of matches) {
       const view = await views.of(as);

@@ -102,8 +102,8 @@ function podRequest(pod: Pod, resource: string): number | undefined {
 }
 
 /**
- * Returns the requests of one container, or of all, by pod name. `missing` returns the request of a container that has none; by
- * default, it throws `MetricsError`.
+ * Returns the requests of one container, or of all, by pod name; for a pod with pod-level requests, its own. `missing` returns
+ * the request of a container that has none; by default, it throws `MetricsError`.
  */
 export function requestsOf(
   pods: readonly Pod[],

@@ -79,7 +79,7 @@ export interface DaemonPlan {
   /** Nodes that get a pod: those without one, and those without a running one if a surge is allowed. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
-  /** The failed and succeeded pods in `remove`, which are recreated. */
+  /** The failed and succeeded pods in `remove`. */
   readonly failed: readonly Pod[];
   readonly succeeded: readonly Pod[];
 }

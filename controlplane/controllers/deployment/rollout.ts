@@ -75,8 +75,8 @@ export function resizeOld(
 }
 
 /**
- * Applies a changed size outside of a rollout: to the only active set, or in proportion to the sizes of the sets. If the new
- * set has all its replicas, the old sets are scaled to zero.
+ * Applies a changed size without rolling out: to the only active set, or, for RollingUpdate, in proportion to the sizes of the
+ * sets. If the new set has all its replicas, the old sets are scaled to zero.
  */
 export function scaleAll(
   deployment: Deployment,

@@ -1,7 +1,7 @@
 /**
  * Deletes objects whose owners are deleted, completes foreground deletions once the dependents are deleted, and removes the
- * owner reference from dependents of owners that are deleted with `orphan`. It watches every resource that the API serves,
- * including custom resources.
+ * owner reference from dependents of owners that are deleted with `orphan`. It watches every stored resource that the API
+ * serves except events, custom resources included.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';

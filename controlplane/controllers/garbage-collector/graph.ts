@@ -1,6 +1,6 @@
 /**
  * Holds the graph of owners: a node for each object, linked by the UIDs of owner references. An owner that no watch has shown
- * is `virtual` in the graph until a read of the API decides whether it exists. Pure: it does no I/O.
+ * is `virtual` in the graph; the garbage collector reads it from the API to find out whether it exists. Pure: it does no I/O.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/client/client.ts';
@@ -91,7 +91,7 @@ export class OwnerGraph {
     return work;
   }
 
-  /** Removes a deleted object, or an owner that does not exist. */
+  /** Removes a deleted object. */
   remove(uid: string): GraphWork {
     const work: GraphWork = { check: [], orphan: [] };
     const node = this.#nodes.get(uid);
@@ -141,7 +141,7 @@ export class OwnerGraph {
     node.owners = owners;
   }
 
-  /** Whether all owners are known to exist, so that no read of the API is necessary. */
+  /** Whether all owners are known to exist and none is being deleted after its dependents, so that nothing is to be done. */
   isHeld(node: GraphNode): boolean {
     return node.owners.every((reference) => this.#isSolid(reference, node));
   }

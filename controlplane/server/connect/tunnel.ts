@@ -106,7 +106,7 @@ async function passRefusal(request: ApiRequest, message: IncomingMessage): Promi
   await passBody(message, request.exchange);
 }
 
-/** Returns the head of the switching response. All other headers belong to the connection to the target. */
+/** Returns the head of the switching response, with all headers of the target's response. */
 function switchingHead({ rawHeaders }: IncomingMessage): string {
   const lines = ['HTTP/1.1 101 Switching Protocols'];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2)

@@ -101,7 +101,7 @@ export class QueueSet {
   readonly #queues = new Map<number, Queue>();
   #virtual = 0;
   #lastMs: number;
-  /** The index of the queue that was served last. */
+  /** The index of the queue that was chosen last. */
   #lastServed = 0;
   /** The virtual time at which the last dispatched request was due. */
   lastDispatch = 0;
@@ -163,7 +163,7 @@ export class QueueSet {
     this.#dispatch();
   }
 
-  /** Returns `undefined` if the request is refused, because no seat is free and the queue is full or there are no queues. */
+  /** Returns `undefined` if the request is refused: it cannot start now, and the queue is full or there are no queues. */
   acquire(request: SeatRequest): Ticket | undefined {
     const nowMs = this.#advance();
     const at = { ms: nowMs, virtual: this.#virtual };

@@ -83,7 +83,7 @@ export class DiskRoom {
     if (lastFull !== undefined) throw lastFull;
   }
 
-  /** Returns free pages to the disk if there are many. */
+  /** Returns free pages to the disk if there are many, or restores a released reserve. */
   giveBack(): void {
     if (this.#reserve.isReleased) return this.restore();
     const free = this.#number('freelist_count');
@@ -105,8 +105,8 @@ export class DiskRoom {
   }
 
   /**
-   * The log length in pages at which a checkpoint begins. The whole log fits into half of the reserve. It is 0 while the
-   * reserve is released: a checkpoint then follows each transaction, so that the log does not grow.
+   * The log length in pages at which a checkpoint begins. A log of that length fits into half of the reserve, if there is one.
+   * It is 0 while the reserve is released: a checkpoint then follows each transaction, so that the log does not grow.
    */
   get checkpointPages(): number {
     return this.#reserve.isReleased ? 0 : this.#logPages;

@@ -20,7 +20,7 @@ interface PluginResourcesOptions {
    * changed their health. There may be none.
    */
   readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
-  /** Called when a resource without a plugin expires. */
+  /** Called five minutes after a plugin has disconnected, when its resource expires unless it has reconnected. */
   readonly onExpiry: () => void;
 }
 
