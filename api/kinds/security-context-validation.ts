@@ -190,8 +190,9 @@ function windowsOptionErrors(options: SecurityContext['windowsOptions'], path: s
 const NETBIOS = /^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$/;
 const DOMAIN_LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?';
 const DOMAIN = new RegExp(`^${DOMAIN_LABEL}(?:\\.${DOMAIN_LABEL})*$`);
-/** The maximum numbers of characters of the two parts of a Windows user name. */
-const MAX_DOMAIN = 256;
+/** The domain of a Windows user name has fewer characters than this. */
+const DOMAIN_LIMIT = 256;
+/** The maximum number of characters of the user. */
 const MAX_USER = 104;
 
 /** Validates a Windows user name: `DOMAIN\\user` or `user`. */
@@ -204,8 +205,8 @@ function windowsUserTexts(name: string): string[] {
   const domain = parts.length === 2 ? (parts[0] ?? '') : undefined;
   const user = parts.at(-1) ?? '';
   const texts: string[] = [];
-  if (domain !== undefined && domain.length >= MAX_DOMAIN)
-    texts.push(`runAsUserName's Domain length must be under ${MAX_DOMAIN} characters`);
+  if (domain !== undefined && domain.length >= DOMAIN_LIMIT)
+    texts.push(`runAsUserName's Domain length must be under ${DOMAIN_LIMIT} characters`);
   if (domain !== undefined && !NETBIOS.test(domain) && !DOMAIN.test(domain))
     texts.push("runAsUserName's Domain doesn't match the NetBios nor the DNS format");
   if (user === '') texts.push("runAsUserName's User cannot be empty");

@@ -20,7 +20,7 @@ export function sameToleration(a: Toleration, b: Toleration): boolean {
   );
 }
 
-/** Whether `a` tolerates everything that `b` tolerates. */
+/** Whether `a` tolerates everything that `b` tolerates. With `Lt` or `Gt`, `a` only counts for an equal `b`. */
 export function isSuperset(a: Toleration, b: Toleration): boolean {
   if (text(a.key) !== text(b.key) && !(text(a.key) === '' && text(a.operator) === 'Exists')) return false;
   if (text(a.effect) !== text(b.effect) && text(a.effect) !== '') return false;
@@ -45,7 +45,7 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
 /** The maximum number of tolerations to merge, because each is compared with every other one. Pods have some tens at most. */
 const MAX_MERGED = 1000;
 
-/** Merges two lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */
+/** Merges lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */
 export function mergeTolerations(...lists: readonly (readonly Toleration[])[]): Toleration[] {
   const all = lists.flat();
   if (all.length > MAX_MERGED)

@@ -20,14 +20,14 @@ function ownerText(owner: Owner, shownVersion: string | undefined): string {
 }
 
 /**
- * The maximum size of the texts in one error. Further conflicts are only counted: an object has hundreds of thousands, if
- * many managers own each of its fields.
+ * The size of the causes of one error from which on conflicts are only counted: an object has hundreds of thousands, if many
+ * managers own each of its fields.
  */
 const MAX_SHOWN_CHARS = 256 * 1024;
 
 /**
- * Builds the error of an apply request, with a cause for each field of another manager. `shownAs` replaces the versions
- * of the owners and the paths of the fields.
+ * Builds the error of an apply request. Each conflict that it shows has a cause. `shownAs` replaces the versions of the owners
+ * that do not apply, and the paths of the fields.
  */
 export function newApplyConflict(conflicts: readonly OwnerConflict[], shownAs?: ShownOwnership): StatusError {
   const total = conflicts.reduce((sum, { fields }) => sum + countPaths(fields), 0);

@@ -67,7 +67,7 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   },
 ];
 
-/** Returns all endpoints of the API server whose create computes a response. */
+/** Returns the review endpoints. */
 export function reviewEndpoints(options: ReviewersOptions): ReviewEndpoint[] {
   return REVIEW_PATHS.map(({ make, ...path }) => ({ ...path, review: make(options) }));
 }

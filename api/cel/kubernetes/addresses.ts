@@ -64,7 +64,7 @@ function ipOf(text: string): Ip {
   throw new CelError(`${prefix}: ParseAddr(${shown}): ${parseProblem(text)}`);
 }
 
-/** Returns the message of Go's `netip.ParseAddr` for a text that is not an address. */
+/** Returns the message of Go's `netip.ParseAddr` for a text that is not an address; for IPv6, only a general one. */
 function parseProblem(text: string): string {
   const first = /[.:%]/.exec(text)?.[0];
   if (first === '%') return 'missing IPv6 address';
@@ -104,7 +104,7 @@ function cidrOf(text: string): Cidr {
 
 const CIDR_PREFIX = 'network address parse error during conversion from string: ';
 
-/** Returns the message of Go's `netip.ParsePrefix` for a text that is not a prefix. */
+/** Returns the message of Go's `netip.ParsePrefix` for a text that is not a prefix; for IPv6, see `parseProblem`. */
 function prefixProblem(text: string): string {
   const slash = text.lastIndexOf('/');
   if (slash < 0) return "no '/'";

@@ -47,7 +47,7 @@ export class RevisionWaits {
     }
   }
 
-  /** Rejects all callers. */
+  /** Rejects all callers that wait. */
   fail(error: StorageError): void {
     for (const wait of this.#waits) {
       wait.timer.cancel();

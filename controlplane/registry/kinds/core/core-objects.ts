@@ -147,13 +147,13 @@ type Secret = Kind<Pick<V1Secret, 'data' | 'stringData' | 'type' | 'immutable'>>
 
 const ACCOUNT = 'kubernetes.io/service-account.name';
 
-/** The keys that the data of a secret must have, by the type of the secret. */
+/** The keys that the data of a secret must have, if only with empty values, by the type of the secret. */
 const REQUIRED_KEYS: ReadonlyMap<string, readonly string[]> = new Map(
   Object.entries({
     'kubernetes.io/tls': ['tls.crt', 'tls.key'],
   }),
 );
-/** The key of the data that must be a JSON object, by the type of the secret. */
+/** The key of the data that must be a JSON object or `null`, by the type of the secret. */
 const CONFIG_KEYS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     'kubernetes.io/dockercfg': '.dockercfg',

@@ -40,7 +40,7 @@ function applyDefaults(service: Service): void {
   }
 }
 
-/** Drops fields that only the old type uses, if the type changes and the client left the fields unchanged. */
+/** Drops fields that the old spec uses and the new one does not, if the client left them unchanged. */
 function dropTypeDependent(service: Service, old: Service): void {
   const spec = service.spec ?? {};
   const before = old.spec ?? {};
