@@ -13,7 +13,7 @@ export const podOptions = {
     group: PODS,
     check: positiveDuration,
     config: { path: 'syncFrequency' },
-    help: 'Maximum time between two syncs of a running pod.',
+    help: 'Time after which a running pod is synced again without a change. Up to half of it is added at random.',
   }),
   localVolumesDir: option({
     name: 'local-volumes-dir',

@@ -1,6 +1,6 @@
 /** Classifies numbers of JSON as Go's decoder does, and formats them as Go's `%v` does. */
 
-/** Formats a float64 as Go's `%v` does: `0.5`, `1e+06`, `NaN`, `+Inf`. */
+/** Formats a float64 as Go's `%v` does: `0.5`, `1e+06`, `NaN`, `+Inf`. Zero has no sign. */
 export function goNumber(value: number): string {
   const size = Math.abs(value);
   if (size === 0 || (size >= 1e-4 && size < 1e6)) return String(value);

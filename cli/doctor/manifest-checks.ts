@@ -1,4 +1,4 @@
-/** Checks the folders of manifests of the control plane on this host for `orchlet doctor`: whether each file can be read. */
+/** Checks for `orchlet doctor` whether the manifests in the folders of this host's control plane can be read and parsed. */
 import { join } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { readDocuments } from '../../controlplane/manifests/manifest-documents.ts';

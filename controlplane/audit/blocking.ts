@@ -11,8 +11,8 @@ interface BlockingOptions {
 }
 
 /**
- * Returns a backend that writes each event before its request goes on. A lost event is logged and counted; with `isStrict` it
- * also fails its request.
+ * Returns a backend that writes each event before its request goes on. A lost event is logged and counted. With `isStrict`, a
+ * request whose first event is lost is rejected.
  */
 export function blocking(sink: EventSink, { isStrict, logger, onDropped }: BlockingOptions): AuditBackend {
   const lost = (error: unknown): boolean => {

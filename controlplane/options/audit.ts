@@ -69,7 +69,7 @@ export const auditFlags = {
     default: 'blocking',
     choices: ['batch', 'blocking', 'blocking-strict'],
     group: AUDIT,
-    help: 'batch: events are written together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and fail if the event is lost.',
+    help: 'batch: events are written together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and are rejected if the event of their arrival is lost.',
   }),
   auditLogBatchBufferSize: flag({
     name: 'audit-log-batch-buffer-size',
@@ -147,7 +147,7 @@ export const auditFlags = {
     default: 'batch',
     choices: ['batch', 'blocking', 'blocking-strict'],
     group: AUDIT,
-    help: 'batch: events are sent together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and fail if the event is lost.',
+    help: 'batch: events are sent together, and no request waits; blocking: requests wait; blocking-strict: requests wait, and are rejected if the event of their arrival is lost.',
   }),
   auditWebhookBatchBufferSize: flag({
     name: 'audit-webhook-batch-buffer-size',

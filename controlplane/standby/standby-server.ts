@@ -1,6 +1,7 @@
 /**
- * Serves the port of a standby, without an API: every request gets 503 with the reason, `/readyz` fails, and `/livez` succeeds.
- * Other control planes of the cluster, and commands on this host, read its state and promote it.
+ * Serves the port of a standby, without an API: requests for the API get 503 with the reason, `/readyz` fails, and `/livez`
+ * succeeds. Other control planes of the cluster, and commands on this host, read its state and promote it, and administrators
+ * read its metrics.
  */
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import type { AddressInfo } from 'node:net';

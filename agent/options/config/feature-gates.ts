@@ -11,7 +11,7 @@ export interface FeatureGates {
   enabled(gate: ActiveGate): boolean;
   /** Every gate with its state, also those that the agent does not read, for the metrics. */
   readonly all: readonly { readonly name: string; readonly stage: GateStage; readonly enabled: boolean }[];
-  /** One line for each gate that is graduated, deprecated or without effect in the agent. */
+  /** One line for each gate that was set and is graduated or deprecated, or that was changed without effect in the agent. */
   readonly warnings: readonly string[];
 }
 

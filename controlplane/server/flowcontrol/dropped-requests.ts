@@ -1,5 +1,5 @@
 /**
- * Computes the Retry-After seconds for the refused clients of a priority level. The number doubles while requests are being
+ * Computes the Retry-After seconds for the refused clients of a priority level. The number doubles while many requests are
  * refused (at most once in that many seconds) and decreases by one when few are refused, as in kube-apiserver.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -48,13 +48,13 @@ function addRestarts(one: ContainerStatus, summary: Summary): void {
 
 /**
  * Counts the init containers. Returns whether the pod waits for one of them. The restarts of all init containers count until
- * then, and only those of sidecars afterwards.
+ * the pod is initialized, and only those of sidecars afterwards.
  */
 function countInit(pod: Pod, summary: Summary, sidecars: ReadonlySet<string | undefined>): boolean {
   const total = (pod.spec?.initContainers ?? []).length;
-  const regular = { ...summary };
+  const all = { ...summary };
   for (const [index, one] of (pod.status?.initContainerStatuses ?? []).entries()) {
-    addRestarts(one, regular);
+    addRestarts(one, all);
     if (sidecars.has(one.name)) addRestarts(one, summary);
     const { terminated, waiting } = one.state ?? {};
     if (terminated?.exitCode === 0) continue;
@@ -72,15 +72,17 @@ function countInit(pod: Pod, summary: Summary, sidecars: ReadonlySet<string | un
     } else if (waiting !== undefined && (waiting.reason ?? '') !== '' && waiting.reason !== 'PodInitializing') {
       summary.reason = `Init:${waiting.reason}`;
     } else summary.reason = `Init:${index}/${total}`;
-    summary.restarts = regular.restarts;
-    summary.lastRestartMs = regular.lastRestartMs;
+    if (!isInitialized(pod.status)) {
+      summary.restarts = all.restarts;
+      summary.lastRestartMs = all.lastRestartMs;
+    }
     return true;
   }
   return false;
 }
 
-const isInitialized = (status: PodStatus): boolean =>
-  (status.conditions ?? []).some(({ type, status: value }) => type === 'Initialized' && value === 'True');
+const isInitialized = (status: PodStatus | undefined): boolean =>
+  (status?.conditions ?? []).some(({ type, status: value }) => type === 'Initialized' && value === 'True');
 
 function countContainers(status: PodStatus, summary: Summary): void {
   let running = false;

@@ -8,7 +8,7 @@ import {
   parseIp,
 } from '../../../../api/meta/ip-addresses.ts';
 
-/** Refuses unspecified, loopback and link-local addresses, because they have a meaning only on the host that uses them. */
+/** Refuses unspecified, loopback and link-local addresses, because they have a meaning only on the host or the link. */
 export function specialAddressErrors(field: string, address: string): FieldError[] {
   const ip = parseIp(address);
   if (ip === undefined) return [invalid(field, address, 'must be a valid IP address')];
