@@ -1,6 +1,6 @@
 /**
- * Breaks texts of YAML where go-yaml breaks them: a line ends at the first single space after column 80. Parsers read the break
- * as that space.
+ * Breaks texts of YAML where go-yaml breaks them: a line ends at the first single space after column 80, and in double quotes
+ * also at the first of several. Parsers read the break as that space.
  */
 
 const BEST_WIDTH = 80;

@@ -83,7 +83,7 @@ function rangeText(first: number, count: number): string {
   return `${count === 0 ? first - 1 : first},${count}`;
 }
 
-/** Returns the end of the hunk. Changes that are closer to each other than twice the context share a hunk. */
+/** Returns the end of the hunk. Changes with at most twice the context between them share a hunk. */
 function endOfHunk(lines: readonly Line[], change: number): number {
   let last = change;
   for (let place = change; place < lines.length && place - last <= 2 * CONTEXT + 1; place++)

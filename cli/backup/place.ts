@@ -22,7 +22,7 @@ export interface BackupPlace {
   removeOldDrafts(isDraft: (name: string) => boolean, olderThanMs: number): Promise<void>;
 }
 
-/** Keeps backups in a directory, which only its owner can read. */
+/** Keeps backups in a directory. One that does not exist is created so that only its owner can read it. */
 export function directoryPlace(directory: string, clock: Clock): BackupPlace {
   return {
     target: (name) => join(directory, name),

@@ -101,8 +101,8 @@ function free(path: string): TypeNode {
 }
 
 /**
- * Returns the scalar type of a schema. A text with a format accepts any scalar in an apply; the validation by the schema checks
- * it afterwards.
+ * Returns the scalar type of a schema. A text with another format than `byte` accepts any scalar in an apply; the validation by
+ * the schema checks it afterwards.
  */
 function scalarOf({ type, format = '' }: JsonSchema): TypeNode {
   if (type === 'string' && format !== '' && format !== 'byte')

@@ -10,7 +10,7 @@ export interface Fault {
   readonly message: string;
 }
 
-/** The length to which messages are cut. The API refuses events whose message has more than 1,024 bytes. */
+/** The number of characters to which messages are cut, because they may quote a large value of the manifest. */
 const MAX_MESSAGE = 1_000;
 
 /** Keeps the faults that it has reported, and reports them again only after they were gone. */

@@ -32,8 +32,8 @@ interface RunOptions extends ProbeExecution {
 }
 
 /**
- * Runs the probe. Runs it again at once if it could not be executed, because the failure may be temporary: up to three times,
- * or until the worker stops. Never rejects.
+ * Runs the probe. Runs it again at once if it could not be executed, because the failure may be temporary: three times in all
+ * at most, and not after the worker has stopped. Never rejects.
  */
 export async function runProbe(
   options: RunOptions,

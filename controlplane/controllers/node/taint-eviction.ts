@@ -9,7 +9,8 @@ import { indexByNode, podsOn } from './node-lifecycle.ts';
 import type { Taint } from './node-health.ts';
 
 /**
- * Returns the time at which the pod is evicted, in ms since the epoch; `undefined` for never. The shortest toleration decides.
+ * Returns the time at which the pod is evicted, in ms since the epoch: 0 if it does not tolerate one of the taints, and
+ * `undefined` for never. Otherwise the shortest toleration decides.
  */
 function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
   let shortest = Number.POSITIVE_INFINITY;

@@ -16,7 +16,7 @@ export class SelectorError extends Error {}
  * expressions.
  */
 const MAX_PROGRAMS = 1_000;
-/** The maximum number of kept results of all expressions. */
+/** The number of kept results of all expressions from which on a further expression discards all of them. */
 const MAX_RESULTS = 1_000_000;
 /** The CEL cost that takes as long as one unit of a search. */
 const CEL_COST_PER_UNIT = 4;

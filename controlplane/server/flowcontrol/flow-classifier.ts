@@ -1,6 +1,6 @@
 /**
  * Finds the flow schema of a request. Schemas are compiled once for each change of the configuration. The schemas that concern
- * a user are computed once for each user, so that classifying a request takes a few set lookups and allocates nothing.
+ * a user are computed once for each user, so that classifying a request takes a few set lookups and seldom allocates.
  */
 import type { FlowSchema } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import type { UserInfo } from '../../model/user-info.ts';

@@ -1,7 +1,7 @@
 /**
- * Keeps the parts of OpenAPI documents encoded and compressed. A part is built once, in slices between which the server handles
- * requests, and documents are assembled from the finished parts. A part of a custom resource lives as long as its row of the
- * catalog.
+ * Keeps the parts of OpenAPI documents encoded and compressed, except those of OpenAPI 3 documents of built-in groups. Parts
+ * are built in slices between which the server handles requests, and documents are assembled from the finished parts. A part of
+ * a custom resource lives as long as its row of the catalog.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { setImmediate } from 'node:timers/promises';

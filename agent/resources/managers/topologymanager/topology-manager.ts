@@ -1,6 +1,6 @@
 /**
  * Collects hints from every resource manager on which NUMA nodes can serve a container (or the whole pod), and merges them by
- * its policy. It rejects pods that cannot be aligned, and has the resources allocated on the nodes that it chose.
+ * its policy. It rejects pods that the policy does not admit, and has the resources allocated on the nodes that it chose.
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';

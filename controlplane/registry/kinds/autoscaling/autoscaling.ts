@@ -240,8 +240,8 @@ function policyErrors(
 }
 
 /**
- * Validates an autoscaler. Its target may lack an API group only if the target of `old` has none, and its minimum may be 0 only
- * if that of `old` is 0.
+ * Validates an autoscaler. Its target may lack an API group only if it is a ReplicationController or the target of `old` has
+ * none, and its minimum may be 0 only if that of `old` is 0.
  */
 function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const { minReplicas, maxReplicas = 0, metrics = [], scaleTargetRef, behavior } = object.spec ?? {};

@@ -28,7 +28,7 @@ function at(object: KubeObject, ...path: string[]): JsonObject | undefined {
   return isJsonObject(value) ? value : undefined;
 }
 
-/** Moves the fields of an exact request into `exactly`, if one of them is neither empty nor 0. */
+/** Moves the fields of an exact request into `exactly`. Drops them if each is null, an empty text or 0. */
 function nest(request: JsonObject): void {
   const exactly: JsonObject = {};
   for (const field of REQUEST_FIELDS) {
