@@ -6,12 +6,15 @@ interface PortRange {
   readonly to: number;
 }
 
-/** Parses `30000-32767` or `30000+2767`. Returns `undefined` for other texts, ports out of bounds and empty ranges. */
+/**
+ * Parses `30000-32767`, `30000+2767`, or a single port such as `30000`. Returns `undefined` for other texts, ports out of bounds
+ * and empty ranges.
+ */
 export function parsePortRange(text: string): PortRange | undefined {
-  const [, first, separator, second] = /^(\d+)([-+])(\d+)$/.exec(text) ?? [];
-  if (first === undefined || second === undefined) return undefined;
+  const [, first, separator, second] = /^(\d+)(?:([-+])(\d+))?$/.exec(text) ?? [];
+  if (first === undefined) return undefined;
   const from = Number(first);
-  const to = separator === '+' ? from + Number(second) : Number(second);
+  const to = separator === '+' ? from + Number(second) : Number(second ?? first);
   return from >= 1 && to <= 65_535 && from <= to ? { from, to } : undefined;
 }
 

@@ -10,6 +10,7 @@ describe('a range of ports', () => {
     ['80-80', 80, 80],
     ['80+0', 80, 80],
     ['1-65535', 1, 65_535],
+    ['30000', 30_000, 30_000],
   ] as const)
     it(`is ${from} to ${to} for ${text}`, () => {
       assert.deepEqual(parsePortRange(text), { from, to });
@@ -18,7 +19,7 @@ describe('a range of ports', () => {
 
   for (const [what, text] of [
     ['an empty text', ''],
-    ['a single port', '30000'],
+    ['a range without an end', '30000-'],
     ['the port 0', '0-100'],
     ['a port above 65535', '30000-65536'],
     ['a length that leads above 65535', '65535+1'],
