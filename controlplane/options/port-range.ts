@@ -7,8 +7,8 @@ interface PortRange {
 }
 
 /**
- * Parses `30000-32767`, `30000+2767`, or a single port such as `30000`. Returns `undefined` for other texts, ports out of bounds
- * and empty ranges.
+ * Parses `30000-32767`, `30000+2767`, or a single port such as `30000`. Returns `undefined` for other texts, ports out of
+ * bounds and empty ranges.
  */
 export function parsePortRange(text: string): PortRange | undefined {
   const [, first, separator, second] = /^(\d+)(?:([-+])(\d+))?$/.exec(text) ?? [];
