@@ -1,7 +1,7 @@
 /**
  * Makes and opens the bundle with which a host becomes a further control plane: the keys of the cluster, encrypted with a key
  * that the administrator carries, in a Secret that a bootstrap token may read until it expires. Neither the Secret nor the key
- * reveals anything without the other.
+ * reveals a file without the other.
  *
  * Each file is encrypted with AES-256-GCM and a nonce of its own. The associated data is its name and the names of all files,
  * so that files cannot be exchanged for each other or left out without the key: without its encryption configuration, a

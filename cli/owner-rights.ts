@@ -126,7 +126,10 @@ function switchTo({ uid, gid }: FileOwner, directory: string) {
   };
 }
 
-/** Whether the current user may open the directory. `access` would check the rights of the real user, which stays root. */
+/**
+ * Whether the current user may open the directory, or it does not exist. `access` would check the rights of the real user,
+ * which stays root.
+ */
 function isReachable(directory: string): boolean {
   try {
     closeSync(openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY));

@@ -1,9 +1,9 @@
 /**
  * Decodes and encodes JSON as kube-apiserver does.
  *
- * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that a double cannot
- * represent (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes
- * U+FFFD. The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
+ * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that are not safe as a double
+ * (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes U+FFFD.
+ * The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
@@ -106,7 +106,7 @@ export function stringifyJson(value: unknown, indent = 0): string {
 /** Matches a number with more digits than a double may represent. */
 const LONG_NUMBER = /[:[,\s]-?\d{16,}/;
 
-/** Decodes JSON that this program wrote, without limits. Integers that a double cannot represent become `bigint`. */
+/** Decodes an object or a list in JSON that this program wrote, without limits. Integers that are not safe become `bigint`. */
 export function parseExactJson(text: string): JsonValue {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text) as JsonValue;
   const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {

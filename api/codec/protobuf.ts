@@ -69,7 +69,7 @@ export class MessageError extends StatusError {
   }
 }
 
-/** Creates a codec, of which a process needs one. It builds the functions of each message on first use and keeps them. */
+/** Creates a codec. It builds the functions of each message on first use and keeps them. */
 export function createProtobufCodec(schema: Schema, options: MessageOptions = {}): ProtobufCodec {
   return new SchemaProtobufCodec(schema, options);
 }

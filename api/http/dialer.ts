@@ -274,7 +274,7 @@ function checkedLookup(resolve: ResolveName, refusal: (address: string) => Error
 
 /**
  * Returns the target of a redirect, or `undefined` if the purpose does not follow it or if it is not a URL of HTTP. The caller
- * dials the target for the same purpose. It sends headers with a user or a credential only to the same origin.
+ * dials the target for the same purpose.
  */
 export function redirectTarget(purpose: Purpose, from: URL, location: string): URL | undefined {
   const rules: PurposeRules = PURPOSES[purpose];

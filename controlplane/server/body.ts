@@ -93,7 +93,7 @@ interface EncodedBody {
   readonly expected: TypeMeta;
 }
 
-/** Decodes the bytes in their format. A body of protobuf must be of the expected type. */
+/** Decodes the bytes in their format. A body of protobuf that names no version or kind has the expected one. */
 function decode(
   request: ApiRequest,
   { bytes, format, expected }: EncodedBody,

@@ -161,7 +161,7 @@ class ManagedPodCgroups implements PodCgroups {
   }
 }
 
-/** Returns the larger of each limit. 0 means no limit. */
+/** Returns the wanted limits with the larger shares, CPU quota and memory limit. 0 means no limit. */
 function widest(before: CgroupResources, wanted: CgroupResources): CgroupResources {
   const limit = (a: number, b: number): number => (a === 0 || b === 0 ? 0 : Math.max(a, b));
   const { cpuQuota, memoryBytes, cpuShares: shares } = wanted;

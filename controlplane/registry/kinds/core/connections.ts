@@ -180,7 +180,10 @@ function portNumber(text: string): number {
 
 const DEFAULT_PORTS = { http: 80, https: 443 } as const;
 
-/** Returns the client's path and query unchanged, byte for byte. Throws a 400 for those that must not be forwarded. */
+/**
+ * Returns the client's path and query unchanged, byte for byte, except that an empty path becomes `/`. Throws a 400 for those
+ * that must not be forwarded.
+ */
 function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
   const fault = forwardingFault(rawPath, rawQuery);
   if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);

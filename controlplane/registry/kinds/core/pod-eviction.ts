@@ -34,7 +34,7 @@ type Budget = Kind<Pick<V1PodDisruptionBudget, 'spec' | 'status'>>;
 type BudgetStatus = NonNullable<Budget['status']>;
 
 const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
-/** The most pods whose disruption a budget may have in progress, as in kube-apiserver (`MaxDisruptedPodSize`). */
+/** The number of disruptions in progress above which a budget allows no other, as in kube-apiserver (`MaxDisruptedPodSize`). */
 const MAX_DISRUPTED = 2000;
 
 /** What an eviction needs beyond what all actions on pods need. */
