@@ -1,6 +1,6 @@
 /**
  * Reports the steps of work that may last long, such as a backup of a large database, to the error output of a command. A step
- * that is over within two seconds is not reported.
+ * that is over within two seconds is not reported, unless it blocks the program (`largeStep`).
  */
 import { stat } from 'node:fs/promises';
 import { periodically } from '../api/machinery/periodic.ts';

@@ -2,7 +2,7 @@
  * Defines the error type of the API, which carries the `Status` object that the client receives.
  *
  * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can throw
- * it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
+ * it. The error handlers of the servers turn it into a response, and the client rebuilds it from a response.
  */
 import { quote, type FieldError } from './field-error.ts';
 import { groupResourceName } from './group-resource.ts';

@@ -1,6 +1,6 @@
 /**
- * Makes those decisions of the Node authorizer that depend on the name of the requested object alone: a node has the objects
- * with its own name.
+ * Makes those decisions of the Node authorizer that need no other objects than the requested one: a node has the objects with
+ * its own name.
  */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuthorizationAttributes, Decision } from './authorization.ts';

@@ -3,7 +3,7 @@
  * comments between them. A value is taken literally and may have several lines. Pure. `environment.ts` calls it.
  */
 
-/** Returns the value of `key`, or an empty string if the file does not set it. Throws for a syntax error before the key. */
+/** Returns the value of `key`, or an empty string if the file does not set it. Throws for a syntax error up to the key. */
 export function environmentFileValue(text: string, key: string): string {
   let at = 0;
   let line = 1;

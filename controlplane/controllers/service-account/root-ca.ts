@@ -1,4 +1,4 @@
-/** Maintains a config map with the cluster's CA in every namespace, which projected volumes mount. */
+/** Maintains a config map with the cluster's CA in every active namespace, which projected volumes mount. */
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ConfigMap } from '../../../api/kinds/kinds.ts';
 import { configMaps, namespaces } from '../../../api/client/resources.ts';

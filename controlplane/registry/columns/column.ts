@@ -37,7 +37,7 @@ export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'nam
 
 /** The first column of nearly every kind. */
 export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name' });
-/** The last column of nearly every kind. */
+/** The last column of nearly every kind without `-o wide`. */
 export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
 
 /** Returns the cell of a time in RFC 3339: its age when a Table is requested, or `<unknown>` if it is absent or empty. */
