@@ -92,18 +92,22 @@ export function peerClient(
   });
 }
 
-function identityCredentials(frontProxyCa: Authority, clock: Clock): ClientCredentials {
-  let issued: Promise<KeyAndCertificate> | undefined;
-  let atMs = 0;
+/** The certificate of a control plane for requests to others. It is issued for an hour, and again after a failure. */
+export function identityCredentials(frontProxyCa: Authority, clock: Clock): ClientCredentials {
+  let current: { readonly issued: Promise<KeyAndCertificate>; readonly atMs: number } | undefined;
   return {
     async current() {
       const nowMs = clock.now();
-      if (issued === undefined || Math.abs(nowMs - atMs) > HOUR_MS) {
-        issued = issue(IDENTITY, frontProxyCa, nowMs);
-        atMs = nowMs;
+      if (current === undefined || Math.abs(nowMs - current.atMs) > HOUR_MS)
+        current = { issued: issue(IDENTITY, frontProxyCa, nowMs), atMs: nowMs };
+      const used = current;
+      try {
+        const { certificatePem, privateKeyPem } = await used.issued;
+        return { certificate: certificatePem, key: privateKeyPem };
+      } catch (error) {
+        if (current === used) current = undefined;
+        throw error;
       }
-      const { certificatePem, privateKeyPem } = await issued;
-      return { certificate: certificatePem, key: privateKeyPem };
     },
   };
 }

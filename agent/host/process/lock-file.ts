@@ -21,6 +21,7 @@ interface LockFileOptions {
 
 /** The interval of the checks for waiters. */
 const POLL_MS = 1000;
+const STOPPED = 'stopped while waiting for the lock file';
 /** The length of each part of the output of `flock` that an error quotes. */
 const QUOTED_CHARACTERS = 1000;
 
@@ -30,6 +31,7 @@ const QUOTED_CHARACTERS = 1000;
  */
 export async function acquireLockFile(options: LockFileOptions): Promise<() => Promise<void>> {
   const { path, logger, signal } = options;
+  if (signal.aborted) throw new Error(STOPPED);
   const child = spawn('flock', ['--exclusive', path, 'sh', '-c', 'echo locked; exec cat'], {
     stdio: ['pipe', 'pipe', 'pipe'],
   });
@@ -65,9 +67,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
     child.once('close', () =>
       reject(
         new Error(
-          signal.aborted
-            ? 'stopped while waiting for the lock file'
-            : `the lock file ${path} cannot be locked: ${errorOutput.trim() || 'flock exited'}`,
+          signal.aborted ? STOPPED : `the lock file ${path} cannot be locked: ${errorOutput.trim() || 'flock exited'}`,
         ),
       ),
     );

@@ -1,10 +1,15 @@
 /** Tests by which certificate control planes of a cluster recognize each other. */
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
+import { type KeyObject, X509Certificate } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
 import { type Authority, ensureAuthority, issue, type Wanted } from '../../../../controlplane/pki/authority.ts';
-import { administratorCheck, peerCheck, readClusterKeys } from '../../../../controlplane/standby/identity.ts';
+import {
+  administratorCheck,
+  identityCredentials,
+  peerCheck,
+  readClusterKeys,
+} from '../../../../controlplane/standby/identity.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
@@ -44,4 +49,32 @@ test('a data directory without the keys of the cluster is refused with the remed
   const directory = temporaryFolder();
   t.after(() => rm(directory, { recursive: true }));
   await assert.rejects(readClusterKeys(directory), /lacks the keys of the cluster: .* 'orchlet join --control-plane'/);
+});
+
+test('a certificate of a control plane that could not be issued is tried again at the next request', async (t) => {
+  const directory = temporaryFolder();
+  t.after(() => rm(directory, { recursive: true }));
+  const clock = new FakeClock();
+  const { privateKey, ...authority } = await ensureAuthority(
+    directory,
+    'front-proxy-ca',
+    'front-proxy-ca',
+    clock.now(),
+  );
+  let key: KeyObject | undefined;
+  const credentials = identityCredentials(
+    {
+      ...authority,
+      get privateKey() {
+        if (key === undefined) throw new Error('the key cannot be read');
+        return key;
+      },
+    },
+    clock,
+  );
+  await assert.rejects(async () => credentials.current(), /the key cannot be read/);
+  key = privateKey;
+  const first = await credentials.current();
+  assert.match(String(first.certificate), /BEGIN CERTIFICATE/);
+  assert.equal((await credentials.current()).certificate, first.certificate);
 });

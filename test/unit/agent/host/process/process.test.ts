@@ -162,6 +162,8 @@ test('waiting for a lock file ends when the agent stops', async () => {
   const waiting = acquireLockFile({ ...shared, signal: stop.signal });
   stop.abort();
   await assert.rejects(waiting, /stopped while waiting for the lock file/);
+  const late = acquireLockFile({ ...shared, signal: stop.signal });
+  await assert.rejects(late, /stopped while waiting for the lock file/, 'the agent had stopped before');
   await release();
 });
 
