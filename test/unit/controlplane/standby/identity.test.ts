@@ -61,11 +61,12 @@ test('a certificate of a control plane that could not be issued is tried again a
     'front-proxy-ca',
     clock.now(),
   );
-  let key: KeyObject | undefined;
+  const keys: KeyObject[] = [];
   const credentials = identityCredentials(
     {
       ...authority,
       get privateKey() {
+        const [key] = keys;
         if (key === undefined) throw new Error('the key cannot be read');
         return key;
       },
@@ -73,7 +74,7 @@ test('a certificate of a control plane that could not be issued is tried again a
     clock,
   );
   await assert.rejects(async () => credentials.current(), /the key cannot be read/);
-  key = privateKey;
+  keys.push(privateKey);
   const first = await credentials.current();
   assert.match(String(first.certificate), /BEGIN CERTIFICATE/);
   assert.equal((await credentials.current()).certificate, first.certificate);
