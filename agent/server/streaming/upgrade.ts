@@ -58,7 +58,7 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
   if (action === undefined || namespace === undefined || pod === undefined) return undefined;
   const decoded = [third, fourth].filter((part) => part !== undefined);
   const isForward = action === 'portForward';
-  if (!isForward && decoded.length === 0) return undefined;
+  if (isForward ? decoded.length > 1 : decoded.length === 0) return undefined;
   return {
     action: action as Target['action'],
     namespace,
