@@ -71,8 +71,10 @@ export class ServiceProxy {
   /** The services, by namespace and name, whose rules may be outdated. */
   readonly #dirty = new Set<string>();
   readonly #healthChecks = new Map<string, HealthCheckPort>();
-  /** The families that have rules. */
+  /** The families that have rules, perhaps of a write that failed. */
   readonly #active = new Set<Family>();
+  /** The families whose rules were written without a failure. */
+  readonly #written = new Set<Family>();
   #writer: RuleWriter | undefined;
   /** The place for which the rules of all services were computed. */
   #place = '';
@@ -259,9 +261,9 @@ export class ServiceProxy {
     const table = this.#tables.get(family);
     if (writer === undefined || table === undefined) return;
     const changes = await inSlices(table.update(keys), new TimeSlice(clock), signal);
-    const isFirst = !this.#active.has(family);
+    const isFirst = !this.#written.has(family);
     // IPv6 rules are written only when the first service has an IPv6 address, so that hosts without IPv6 need no ip6tables.
-    if (isFirst && family === 'IPv6' && changes.length === 0) return;
+    if (!this.#active.has(family) && family === 'IPv6' && changes.length === 0) return;
     const settings = this.#settings(family);
     if (isFirst) await prepareHost?.(settings);
     this.#active.add(family);
@@ -272,6 +274,7 @@ export class ServiceProxy {
       observer?.failed(family, writer.mode);
       throw error;
     }
+    this.#written.add(family);
     if (isFirst && family === 'IPv4') await setTimeouts?.();
     onWritten?.(family);
     observer?.synced(family, (clock.monotonic() - startMs) / 1000);

@@ -137,6 +137,18 @@ describe('the service proxy', () => {
     assert.deepEqual(done.removed, ['IPv4', 'IPv6'], 'an earlier agent may have had services with IPv6');
   });
 
+  it('sets the times of connections with the first rules that are written, also after a failure', async () => {
+    const { clock, informers, proxy, done } = setUp(`test-proxy-times-${process.pid}`);
+    done.failures = 1;
+    const running = proxy.run(new AbortController().signal);
+    await settle(clock, () => done.applied.length === 1);
+    await clock.advance(500);
+    assert.equal(done.timeouts, 1);
+    await proxy.close({ remove: true });
+    await running;
+    await informers.close();
+  });
+
   it('retries after a failure, and restores removed jumps', async () => {
     const { clock, informers, proxy, done, metrics } = setUp(`test-proxy-b-${process.pid}`);
     done.failures = 1;
