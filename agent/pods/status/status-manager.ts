@@ -25,7 +25,7 @@ type StatusPatch = ReturnType<typeof statusPatch>;
 interface Kept {
   pod: Pod;
   status: PodStatus;
-  /** The number of changes of the status. */
+  /** The number of changes of the status and of `terminated`. */
   version: number;
   /** The version that the API server has. */
   sent: number;
@@ -33,6 +33,8 @@ interface Kept {
   answer?: { readonly status: Pod['status']; readonly dropped: StatusPatch };
   /** The number of consecutive failures to send the status. */
   failures?: number;
+  /** A warning about these failures was logged. */
+  hasWarned?: true;
   /** The time of the first change that the API server does not have. */
   lagsSinceMs?: number;
   terminated: boolean;
@@ -41,11 +43,11 @@ interface Kept {
 /** Owns the statuses. Statuses that are passed in or returned are shared and must not be changed. */
 export interface StatusManager {
   /**
-   * Normalizes and stores the status, and sends it if it differs from the status at the API server. Logs and ignores a status
-   * whose phase is not final if the stored one is.
+   * Normalizes and stores the status. A changed status is sent if it differs from the one at the API server. Logs and ignores a
+   * status whose phase is not final if the stored one is.
    */
   set(pod: Pod, status: PodStatus): void;
-  /** Returns the last status, or `undefined` if the agent has set none since its start. */
+  /** Returns the stored status, or `undefined` without one. */
   get(podUid: string): PodStatus | undefined;
   /**
    * Recomputes `started`, `ready` and the conditions that depend on them, after a new result of a probe. Ignores unknown pods.
@@ -289,6 +291,7 @@ class PodStatusManager implements StatusManager {
       }
       kept.sent = version;
       delete kept.failures;
+      delete kept.hasWarned;
       this.#caughtUp(kept);
       await this.#deleteIfFinished(client, kept, current, signal);
     } catch (error) {
@@ -302,10 +305,13 @@ class PodStatusManager implements StatusManager {
       const fields = { pod: `${namespace}/${name}`, err: errorMessage(error) };
       const { logger } = this.#options;
       // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next attempt.
-      // Every other failure causes one warning for each pod.
-      const warnsAt = isStatusError(error, 'Forbidden') ? 2 : 1;
-      if (kept.failures === warnsAt) logger.warn(fields, 'Cannot send the status of a pod, retrying');
-      else logger.debug(fields, 'Cannot send the status of a pod yet');
+      // Consecutive failures of other kinds cause one warning.
+      const isExpected = kept.failures === 1 && isStatusError(error, 'Forbidden');
+      if (isExpected || kept.hasWarned === true) logger.debug(fields, 'Cannot send the status of a pod yet');
+      else {
+        kept.hasWarned = true;
+        logger.warn(fields, 'Cannot send the status of a pod, retrying');
+      }
     }
   }
 

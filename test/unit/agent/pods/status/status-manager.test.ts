@@ -80,19 +80,30 @@ describe('the status manager', () => {
     );
   });
 
-  for (const [name, error, warnings] of [
-    ['warns once about a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
+  for (const [name, errors, warnings] of [
+    ['warns once about a status that cannot be sent', [new Error('connection refused')], [1, 1, 1]],
     [
       'does not warn at once when the node may not read the pod, which is usually deleted',
-      newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found'),
+      [newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found')],
       [0, 1, 1],
+    ],
+    [
+      'warns about the first failure after the node might not read the pod',
+      [newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found'), new Error('connection refused')],
+      [0, 1, 1],
+    ],
+    [
+      'does not warn again when the node may not read the pod after another failure',
+      [new Error('connection refused'), newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found')],
+      [1, 1, 1],
     ],
   ] as const)
     it(name, async (t) => {
+      const left = [...errors];
       const seen: string[] = [];
       const logger = { ...silentLogger, warn: (_fields: object, message: string) => void seen.push(message) };
       const { clock, client, manager, pod } = setUp(t, podOf('u'), logger);
-      client.intercept(() => Promise.reject(error));
+      client.intercept(() => Promise.reject(left.length > 1 ? left.shift() : left[0]));
       manager.set(pod, { phase: 'Running' });
       const counts: number[] = [];
       for (const ms of [0, 10_000, 10_000]) {
