@@ -68,7 +68,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
   installRedirects(app, ['/stats/']);
 }
 
-/** Installs the routes for authorized clients. Without `debugHandlers`, those for debugging respond 405. */
+/** Installs the routes for authorized clients. Without `debugHandlers`, those of `DEBUGGING_PATHS` respond 405. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host, checkpoint, systemLogs, verbosity } = options;
   app.all('/configz', (_request, reply) => reply.header('X-Content-Type-Options', 'nosniff').send(options.config()));

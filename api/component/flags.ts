@@ -5,7 +5,7 @@
  * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` instead of `-`
  * in names, short names (`-v 4`, `-v=4`, `-v4`), and `--` to end the flags. The last value of a repeated flag counts, and lists
  * and maps collect all values. Every error is one line that names the flag and, for an unknown name, the most similar known
- * one.
+ * one, if any is similar.
  */
 import { quoteText } from '../meta/quote.ts';
 import { formatDuration, parseDuration } from './duration.ts';
@@ -207,7 +207,7 @@ function convert(type: FlagType, text: string, before: unknown, fail: (why: stri
   }
 }
 
-/** Parses an integer as Go does: `0x10`, `0b11`, `0o17` and `017` have their own bases. Returns `undefined` for other texts. */
+/** Parses a safe integer with Go's prefixes: `0x10`, `0b11`, `0o17` and `017`. Returns `undefined` for other texts. */
 function integerOf(text: string): number | undefined {
   const [, sign = '', digits = ''] = /^([+-]?)(0x[0-9a-f]+|0b[01]+|0o?[0-7]+|0|[1-9]\d*)$/i.exec(text) ?? [];
   if (digits === '') return undefined;
@@ -245,7 +245,7 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best ?? candidates.find((candidate) => word.length > 3 && candidate.includes(word));
 }
 
-/** Computes the Levenshtein distance with transpositions. Stops at `limit`. */
+/** Computes the Levenshtein distance with transpositions. If the lengths differ by `limit` or more, returns `limit`. */
 function editDistance(left: string, right: string, limit: number): number {
   if (Math.abs(left.length - right.length) >= limit) return limit;
   let beforePrevious: number[] = [];
@@ -332,7 +332,7 @@ function formatRow(row: AnyFlag, width: number): string {
   return `${names}${placeholder === '' ? '' : ` ${placeholder}`}\n${wrap(text, width - 10, ' '.repeat(10))}\n`;
 }
 
-/** Wraps words into lines of at most `width` columns, each with `indent` before it. */
+/** Wraps words into lines of at most `width` columns, unless a word is longer, each with `indent` before it. */
 export function wrap(text: string, width: number, indent: string): string {
   const lines: string[] = [];
   let line = '';

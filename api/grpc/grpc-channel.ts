@@ -4,7 +4,7 @@
  *
  * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by the
  * HTTP/2 client of Node.js, a call by its deadline, and the message of an error by `GrpcError`. A call ends with its response
- * or a `GrpcError`, and never with another exception.
+ * or a `GrpcError`; a stream also with what its `onMessage` throws.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';

@@ -1,6 +1,6 @@
 /**
- * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops nulls,
- * converts times and quantities to their canonical form, and adds or drops zero values as the type requires (`Presence`).
+ * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops fields
+ * that are null, converts times and quantities to their canonical form, and adds or drops zero values by the type (`Presence`).
  *
  * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code.
  */
@@ -197,8 +197,8 @@ class Walk {
   }
 
   /**
-   * Decodes a schema within a schema, or what may stand in its place, and returns it as it is. The type decodes itself, so its
-   * errors come before others, and the names of unknown fields in it are not reported.
+   * Decodes a schema within a schema, or what may stand in its place, and returns it as it is; null for anything else. The type
+   * decodes itself, so its errors come before others, and the names of unknown fields in it are not reported.
    */
   #schemaOr(message: SchemaOr, value: JsonValue): JsonValue {
     if (this.#struct === undefined) return value;

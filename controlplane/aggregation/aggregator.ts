@@ -92,7 +92,7 @@ export interface AggregatedVersion {
   readonly group: string;
   readonly version: string;
   readonly rows: readonly ResourceInfo[];
-  /** Whether the server is unavailable, so that the rows are those of its last successful check. */
+  /** Whether the last check or the discovery failed, so that the rows are those of an earlier one, or none. */
   readonly stale: boolean;
   readonly groupPriority: number;
   readonly versionPriority: number;

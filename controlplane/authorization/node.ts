@@ -1,5 +1,6 @@
 /**
- * Implements the Node authorizer: a kubelet can only read objects that pods bound to its node refer to.
+ * Implements the Node authorizer: of secrets, volumes and the like, a kubelet can only read those that pods bound to its node
+ * refer to.
  *
  * It counts the references from each node to each object and updates the counts when pods change, so that a decision is a
  * lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.

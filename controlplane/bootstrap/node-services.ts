@@ -1,8 +1,8 @@
 /**
  * Creates what agents need that program service addresses, enforce network policies and serve cluster names: the right to read
  * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on each node. It is
- * called once at the start. Changes of an administrator stay, and so does what other running servers serve: options of this
- * server that differ from theirs are logged.
+ * called once at the start. An administrator's changes of roles and of the service stay, and so does what other running servers
+ * serve: options of this server that differ from theirs are logged.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
@@ -107,8 +107,8 @@ async function ensureDns(client: Client, serviceClusterCidrs: readonly string[],
 }
 
 /**
- * Writes the pod network into the service `kube-dns`, from which each agent reads it. A server writes it that starts while no
- * other one runs: a further server with the default flags must not end the encryption between nodes.
+ * Writes the pod network into the service `kube-dns`, from which each agent reads it. A published one stays while other servers
+ * run: a further server with the default flags must not end the encryption between nodes.
  */
 async function publishPodNetwork(
   client: Client,

@@ -157,8 +157,8 @@ interface TypeFault {
 }
 
 /**
- * Returns how a value differs from the type of its schema, or `undefined` if it has the type. With a format, the check of the
- * format judges texts and lists.
+ * Returns how a value differs from the type of its schema, or `undefined` if it has the type. With a format of a type that is
+ * no number, the check of the format judges texts and lists.
  */
 function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined {
   const types =

@@ -44,7 +44,7 @@ export interface FirstReport {
 export const peerUrl = (host: string, port: number): string =>
   `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** Whether a value is the URL of a control plane. */
+/** Whether a value has the form of the URL of a control plane. */
 export const isPeerUrl = (value: unknown): value is string =>
   typeof value === 'string' && /^https:\/\/[^\s/]{1,300}$/.test(value);
 

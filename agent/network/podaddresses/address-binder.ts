@@ -65,7 +65,7 @@ export class AddressBinder {
     });
   }
 
-  /** Resolves when the pod is bound to its addresses, or this host cannot do that. Rejects if it failed; the caller retries. */
+  /** Resolves when the pod is bound to its addresses, or cannot be bound. Rejects if it failed; the caller retries. */
   bind(sandboxId: string, ips: readonly string[]): Promise<void> {
     return ips.length === 0 ? Promise.resolve() : this.#queue.run(() => this.#bind(sandboxId, ips));
   }

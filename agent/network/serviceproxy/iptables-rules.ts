@@ -1,9 +1,9 @@
 /**
  * Computes the netfilter rules of service ports, as lines of `iptables-restore`. Pure. All rules are in chains whose names
- * begin with `ORC-`. The built-in chains only get the jumps of `JUMPS`, which `iptables.ts` maintains.
+ * begin with `ORC-`. Other chains only get the jumps of `JUMPS` or `ACCEPT_JUMPS`.
  *
- * A packet is marked for masquerading if it comes from outside the cluster, from this host, or from the endpoint that
- * it goes to.
+ * A packet is marked for masquerading if it comes from this host or from the endpoint that it goes to. Whether a packet from
+ * outside is marked depends on the external traffic policy and on the pod CIDRs.
  */
 import { createHash } from 'node:crypto';
 import { type Family, LOOPBACK } from './addresses.ts';
@@ -294,8 +294,8 @@ class PortChains {
 }
 
 /**
- * Returns the rules that drop queries to the name server's port that were not sent to its cluster address, so that it is not an
- * open resolver.
+ * Returns the rules that drop queries to the name server's port that were not sent to its cluster address, except those of this
+ * host, so that it is not an open resolver.
  */
 function nameServerGuard({ port }: NameServer): string[] {
   return ['udp', 'tcp'].flatMap((protocol) => {

@@ -73,12 +73,12 @@ export class NodeShutdown {
     this.#options = options;
   }
 
-  /** Returns whether the host is shutting down, so that no pod may start. */
+  /** Returns whether the host is shutting down or `stopPods` was called, so that no pod may start. */
   isShuttingDown(): boolean {
     return this.#isShuttingDown;
   }
 
-  /** Returns why a pod is not admitted during the shutdown; `undefined` if the host is not shutting down. */
+  /** Returns why a pod is not admitted during the shutdown; `undefined` without a shutdown. */
   refusal(): Refusal | undefined {
     return this.#isShuttingDown ? REFUSAL : undefined;
   }

@@ -85,8 +85,8 @@ export class PodAllocations {
   }
 
   /**
-   * Allocates the desired resources if they fit. Otherwise sets the condition that says why, with an event if it changed.
-   * Returns the pod with its allocated resources.
+   * Allocates the desired resources if they fit. Otherwise sets the condition that says why, with an event if its reason or the
+   * generation changed. Returns the pod with its allocated resources.
    */
   decide(pod: Pod): Pod {
     const allocation = this.#of(pod);

@@ -12,7 +12,7 @@ import {
   wholeUnits,
 } from '../../../api/meta/quantity.ts';
 
-/** The signals in the order in which thresholds are listed. */
+/** The signals that thresholds can have. */
 export const SIGNALS = [
   'memory.available',
   'allocatableMemory.available',

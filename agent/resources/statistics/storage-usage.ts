@@ -97,7 +97,8 @@ export class StorageUsage {
 
   /**
    * Measures the filesystems of the node. Free space is read at each call. The usage that the runtime reports for images and
-   * writable layers may be a minute old. A filesystem that the runtime does not report counts as that of the root directory.
+   * writable layers may be a minute old. If the runtime does not report a filesystem, that of the images counts as that of the
+   * root directory, and that of the containers as that of the images.
    */
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;

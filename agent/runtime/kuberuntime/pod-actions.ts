@@ -25,7 +25,7 @@ export const HASH_ANNOTATION = 'io.kubernetes.container.hash';
 
 type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
 
-/** A running container that must terminate, and why. */
+/** A container, running or in an unknown state, that must terminate, and why. */
 export interface ContainerToKill {
   readonly id: ContainerId;
   readonly container: Container;
@@ -62,7 +62,7 @@ interface Lookups {
 
 /**
  * Returns whether a sandbox has to be created, its attempt number, and the id of the sandbox to use or to replace. The id is
- * `undefined` without a sandbox, and if the newest one is on another network than the pod.
+ * `undefined` without a sandbox, and if the newest one is the only ready one and is on another network than the pod.
  */
 export function sandboxChanged(
   pod: Pod,
