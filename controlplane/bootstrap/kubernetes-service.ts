@@ -156,7 +156,8 @@ async function ensureService({ client, port, serviceClusterCidrs, logger }: Kube
 async function ensure(client: Client, resource: Resource, wanted: KubeObject, field?: string): Promise<void> {
   const existing: KubeObject | undefined = await tolerate(client.get(resource, NAMESPACE, NAME), isNotFound);
   if (existing === undefined) return createIfMissing(client, resource, wanted);
-  if (field === undefined || jsonEqual(existing[field] as JsonValue, wanted[field] as JsonValue)) return;
+  const isKept = (name: string): boolean => wanted[name] === undefined || jsonEqual(existing[name], wanted[name]);
+  if (field === undefined || (isKept(field) && isKept('ports'))) return;
   const update = client.update(resource, {
     ...existing,
     [field]: wanted[field],

@@ -16,13 +16,13 @@ function cluster() {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const storage = openMemoryStorage({ clock, logger: silentLogger, stamp: stampRevision });
-  const start = (address: string | undefined, publishes = true) =>
+  const start = (address: string | undefined, publishes = true, port = 6443) =>
     keepKubernetesService({
       client,
       clock,
       logger: silentLogger,
       address: () => address,
-      port: 6443,
+      port,
       publishes,
       serviceClusterCidrs: ['10.96.0.0/12'],
       servers: serverAddresses(storage, clock),
@@ -57,6 +57,18 @@ test('the endpoints hold all running servers, which do not overwrite each other'
   assert.deepEqual(addresses(), [['192.0.2.1'], ['192.0.2.1']]);
   await first.close();
   assert.deepEqual(addresses(), [['192.0.2.1'], ['192.0.2.1']], 'the last one stays');
+});
+
+test('a server that starts again with another port publishes it in the endpoints and their slice', async () => {
+  const { clock, client, start } = cluster();
+  const first = start('192.0.2.1');
+  await clock.advance(100);
+  await first.close();
+  const second = start('192.0.2.1', true, 7443);
+  await clock.advance(100);
+  assert.equal(client.peek(endpoints, 'default', 'kubernetes')?.subsets?.[0]?.ports?.[0]?.port, 7443);
+  assert.equal(client.peek(endpointSlices, 'default', 'kubernetes')?.ports?.[0]?.port, 7443);
+  await second.close();
 });
 
 test('a server that maintains no endpoints creates the service alone', async () => {
