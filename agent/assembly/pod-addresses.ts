@@ -28,7 +28,10 @@ interface PodAddressDeps {
   readonly events: Pick<AgentEvents, 'nodeEvent'>;
 }
 
-/** Returns the gate that a new sandbox passes first: it binds the sandbox to its addresses, and then calls the gate `next`. */
+/**
+ * Returns the gate that a new sandbox passes first: it binds the sandbox to its addresses, unless the flag is off or the pod
+ * uses the host's network, and then calls the gate `next`.
+ */
 export function createPodAddresses(
   { flags, clock, logger, nodeName, rootDirectory, signal }: Base,
   { runtime, node, events }: PodAddressDeps,

@@ -211,7 +211,7 @@ export function configMapNames(pod: Pod): Set<string> {
   return names;
 }
 
-/** Returns the names of all secrets that the pod refers to, image pull secrets included. */
+/** Returns the names of the secrets that this agent needs for the pod, image pull secrets included. */
 export function secretNames(pod: Pod): Set<string> {
   const names = new Set<string>();
   for (const reference of pod.spec.imagePullSecrets ?? []) if (reference.name !== undefined) names.add(reference.name);

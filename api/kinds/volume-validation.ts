@@ -34,7 +34,7 @@ import {
 import { templateMetadataErrors } from './template-metadata-validation.ts';
 
 interface CheckedVolumes {
-  /** The kinds of the volumes without an error by name. Containers can mount only these. */
+  /** The kinds, by name, of the volumes whose name and source are valid. Containers can mount only these. */
   readonly kinds: VolumeKinds;
   readonly errors: FieldError[];
 }

@@ -21,8 +21,8 @@ export async function makeBackupScratch(dataDirectory: string): Promise<string> 
 }
 
 /**
- * Removes the directories of processes that have exited, and other files that are older than `startedAtMs`. Never rejects:
- * failures are logged.
+ * Removes the directories of processes that have exited, and copies that are older than `startedAtMs`. Never rejects: failures
+ * are logged.
  */
 export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: number, logger: Logger): Promise<void> {
   const parent = join(dataDirectory, 'backup');

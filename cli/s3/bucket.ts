@@ -17,7 +17,7 @@ const MAX_PARTS = 10_000;
 /** The maximum number of pages, with a thousand names each. */
 const MAX_PAGES = 100;
 
-/** The operations of one bucket. They reject with a one-line `CommandError`. */
+/** The operations of one bucket. Failures of the server reject with a one-line `CommandError`. */
 export interface S3Bucket {
   /** Uploads the file. Its parts are held in memory one at a time. */
   write(key: string, file: string): Promise<void>;

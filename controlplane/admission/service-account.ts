@@ -24,15 +24,14 @@ const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
  */
 const TOKEN_SECONDS = 3607;
 /**
- * The number of retries for a missing service account. The controller creates `default` shortly after the namespace, so a pod
- * that arrives before waits for it.
+ * The number of retries for a missing `default`. The controller creates it shortly after the namespace, so a pod that arrives
+ * before waits for it.
  */
 const LOOKUP_RETRIES = 10;
 const LOOKUP_PAUSE_MS = 100;
 
 /**
- * Creates the plugin. The clock times the retries for a service account that does not exist yet, such as `default` of a new
- * namespace.
+ * Creates the plugin. The clock times the retries for the service account `default` of a new namespace.
  */
 export function serviceAccountPlugin(listers: Listers, clock: Clock): AdmissionPlugin {
   const lookup: Lookup = { lister: listers.of(serviceAccounts), clock };

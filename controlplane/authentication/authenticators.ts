@@ -125,7 +125,7 @@ export interface Authenticators {
   readonly authenticator: Authenticator;
   /** The authenticator of tokens, for TokenReview. */
   readonly tokens: TokenAuthenticator;
-  /** The user of a request without credentials, for TokenReview. It is `undefined` if that depends on the path. */
+  /** The user of a request without credentials, for TokenReview; `undefined` if there is none or it depends on the path. */
   readonly anonymous: Authenticated | undefined;
   /**
    * Replaces the issuers and empties the token cache. Rejects and keeps the old ones if the keys of a new issuer cannot be

@@ -51,8 +51,8 @@ export class ServedDefinitions {
   }
 
   /**
-   * Converts a custom resource to another version, via the stored one. Returns `undefined` if the kind is not a custom
-   * resource.
+   * Converts a custom resource to another version, via the stored one, at which it stays if the other is not served. Returns
+   * `undefined` if the kind is not a custom resource.
    */
   convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
     for (const sets of this.#byName.values()) {

@@ -224,7 +224,7 @@ function infoOf(definition: Definition, version: DefinitionVersion): ResourceInf
   };
 }
 
-/** Returns the warning of the definition, or else one that names the version to use instead. */
+/** Returns the warning of a deprecated version, by default one that names the version to use instead, if there is one. */
 function deprecationOf(definition: Definition, version: DefinitionVersion): string {
   if (version.deprecated !== true) return '';
   if (version.deprecationWarning !== undefined) return version.deprecationWarning;

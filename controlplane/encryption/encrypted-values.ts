@@ -6,7 +6,7 @@ import { type KeptValue, type ValueTransformer, isSealed } from '../storage/valu
 import type { ResourceProviders } from './encryption-config.ts';
 import type { EncryptionProvider } from './provider.ts';
 
-/** A value transformer that encrypts what the configuration names, and reads everything. */
+/** A value transformer that encrypts what the configuration names, and reads what one of its providers has encrypted. */
 export interface EncryptedValues extends ValueTransformer {
   /** Whether values under the key are encrypted. */
   isEncrypted(key: string): boolean;

@@ -1,6 +1,6 @@
 /**
  * Keeps the content of the manifests on disk. A file counts once it has not changed for a moment, because programs write files
- * in parts. What cannot be read keeps its last state, so that a fault of the disk or of an editor removes nothing.
+ * in parts. The objects of a file that cannot be read stay, so that a fault of the disk or of an editor removes nothing.
  */
 import { sep } from 'node:path';
 import type { YamlParser } from '../../api/codec/yaml-thread.ts';

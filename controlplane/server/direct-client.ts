@@ -2,8 +2,8 @@
  * Implements the client of controllers in the control plane's own process. It serves the same resources with the same
  * authorization and admission as HTTP, but without sockets and serialization.
  *
- * Objects that it returns are copies that the caller owns, and objects that it receives are copied before the registry uses
- * them. A watch pauses while its reader is behind.
+ * Without `shared`, objects that it returns are copies that the caller owns. Objects that it receives are copied before the
+ * registry uses them. A watch pauses while its reader is behind.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type {
@@ -53,7 +53,7 @@ interface DirectClientOptions {
   readonly shared?: boolean;
 }
 
-/** The number of events that may wait for the reader of a watch. */
+/** The number of events waiting for the reader of a watch from which on the watch pauses. */
 const MAX_QUEUED_EVENTS = 1000;
 const NEVER = new AbortController().signal;
 

@@ -34,7 +34,7 @@ export const noObserver: RequestObserver = {
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
 const DURATIONS = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60];
-/** The buckets reach up to the largest accepted body. */
+/** The buckets reach up to about the size of the largest accepted body. */
 const BODY_SIZES = Array.from({ length: 31 }, (_, step) => 50_000 + step * 100_000);
 const EVENT_SIZES = Array.from({ length: 8 }, (_, power) => 1024 * 2 ** power);
 const FIELD_VALIDATION: ReadonlySet<string> = new Set(['Ignore', 'Warn', 'Strict']);

@@ -55,7 +55,7 @@ function predicate(name: string, description: string): Misfit {
   return { kind: 'predicate', name, description };
 }
 
-/** The resources whose lack the kubelet reports first. */
+/** The resources whose lack the kubelet reports first, after `pods`. */
 const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
 
 function lackingResources(pod: Pod, others: readonly Pod[], node: NodeObject): readonly LackingResource[] {

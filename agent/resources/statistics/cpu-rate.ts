@@ -4,7 +4,7 @@
 export interface CpuSample {
   readonly atMs: number;
   readonly usageNs: number;
-  /** Absent until there are two readings. */
+  /** Absent without a usable reading before this one. */
   readonly nanoCores: number | undefined;
 }
 

@@ -8,7 +8,7 @@ import type { Pod } from '../../model/pod.ts';
 import type { StartObserver } from '../../runtime/kuberuntime/container-starter.ts';
 import type { ContainerConfig, Runtime, SandboxConfig } from '../../runtime/runtime.ts';
 
-/** The metric's operation name by method; `undefined` for methods that the kubelet does not measure or CRI does not have. */
+/** The metric's operation name by method; `undefined` for methods that are not measured, such as streams. */
 const OPERATIONS: Readonly<Record<keyof Runtime, string | undefined>> = {
   info: 'version',
   conditions: 'status',

@@ -28,7 +28,7 @@ interface ContainerCreationOptions {
   readonly facts: () => EngineFacts;
 }
 
-/** Creates objects and owns their files on the host. Methods throw `RuntimeError`s. */
+/** Creates objects and owns their files on the host. Failures of the engine are `RuntimeError`s. */
 export class ContainerCreation {
   readonly #options: ContainerCreationOptions;
 

@@ -44,8 +44,8 @@ function addressOf(text: string): Address | undefined {
 type Glob = readonly ('*' | ((char: string) => boolean))[];
 
 /**
- * Converts a pattern with the syntax of Go's `filepath.Match`, within one part of a name. Returns `undefined` if the pattern is
- * invalid.
+ * Converts a pattern with the wildcards of Go's `filepath.Match`, within one part of a name. Returns `undefined` if the pattern
+ * is invalid.
  */
 function globOf(part: string): Glob | undefined {
   const literal = (char: string) => (other: string) => other === char;

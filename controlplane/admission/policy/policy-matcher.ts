@@ -79,7 +79,7 @@ export class PolicyMatcher {
     return this.#sorted;
   }
 
-  /** Returns the policies that match the request, one invocation for each matching binding. */
+  /** Returns the policies that match the request, one invocation for each matching binding. None match policies or reviews. */
   async invocations(attributes: AdmissionAttributes): Promise<PolicyInvocation[]> {
     const all = this.#all();
     if (all.length === 0 || isPolicy(attributes) || isReview(attributes)) return [];
@@ -177,8 +177,8 @@ function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
 }
 
 /**
- * Returns the resource as which the request matches, or `undefined` if it does not match. A binding without rules matches
- * everything.
+ * Returns the resource as which the request matches, or `undefined` if it does not match. Without rules, every resource
+ * matches.
  */
 function matches(constraints: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;

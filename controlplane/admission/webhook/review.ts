@@ -28,7 +28,7 @@ export interface ReviewView {
   readonly oldObject: KubeObject | undefined;
 }
 
-/** The request of one call. `body` is the encoded AdmissionReview, whose response must repeat the uid. */
+/** The request of one call. `body` is the encoded AdmissionReview. In version `v1`, the response must repeat the uid. */
 interface Review {
   readonly uid: string;
   readonly version: ReviewVersion;

@@ -69,8 +69,8 @@ export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] |
 }
 
 /**
- * Returns the taints that a node should have: the present taints of other parties, and the taints for its conditions.
- * `NoExecute` taints, which evict pods, are set only if `mayEvict` is true.
+ * Returns the taints that a node should have: the present taints of other parties, and those for its conditions and for
+ * `unschedulable`. `NoExecute` taints, which evict pods, are set only if `mayEvict` is true.
  */
 export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; readonly nowMs: number }): Taint[] {
   const current = node.spec?.taints ?? [];

@@ -33,7 +33,10 @@ export function requestsOf(claim: ResourceClaim): readonly DeviceRequest[] {
   }));
 }
 
-/** Whether a list of request names includes an alternative. The name of a request includes all its alternatives. */
+/**
+ * Whether a list of request names includes an alternative. The name of a request includes all its alternatives. An empty list
+ * includes everything.
+ */
 export function includesRequest(names: readonly string[] | undefined, alternative: string): boolean {
   if (names === undefined || names.length === 0) return true;
   return names.some((name) => name === alternative || alternative.startsWith(`${name}/`));

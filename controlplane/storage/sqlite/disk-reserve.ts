@@ -25,7 +25,7 @@ export class DiskReserve {
     this.#file = file;
     this.#sizeBytes = wantedBytes === 0 ? 0 : Math.min(wantedBytes, shareOf(dirname(file)));
     if (this.#sizeBytes === 0) return;
-    // A file of another size is incomplete, because a process was killed while it wrote the file.
+    // A file of another size is incomplete, because a process was killed while it wrote the file, or of another configuration.
     this.#isHeld = statSync(file, { throwIfNoEntry: false })?.size === this.#sizeBytes;
     this.restore();
   }

@@ -1,4 +1,4 @@
-/** Defines the table columns of the core group except those of pods and services. */
+/** Defines the table columns of namespaces, config maps, secrets, service accounts, nodes and pod templates. */
 import type { V1ConfigMap, V1Namespace, V1Node, V1Secret } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';

@@ -49,8 +49,8 @@ export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
 }
 
 /**
- * Makes `clusterIP` and `clusterIPs` of a service agree: `clusterIP` is the first of `clusterIPs`. A client that sets only one
- * of the two fields changes both.
+ * Makes `clusterIPs` of a service follow `clusterIP`, its first item, if the client sets only `clusterIP`. Validation refuses
+ * other differences.
  */
 export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefined): void {
   const { clusterIP = '', clusterIPs = [] } = spec;
