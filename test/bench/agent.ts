@@ -7,7 +7,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   copyFileSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -26,6 +25,7 @@ import {
   startPrivateContainerd,
 } from '../../scripts/container-runtime.ts';
 import type { Print } from './bench.ts';
+import { unmountBelow } from '../mounts.ts';
 import { DEMO_IMAGE } from '../../scripts/images/demo-image.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -71,7 +71,8 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
   ];
   for (const part of [manifests, starts, images]) mkdirSync(part);
   copyFileSync(archive, join(images, 'images.tar'));
-  const log = openSync(join(directory, 'log'), 'w');
+  const logFile = join(directory, 'log');
+  const log = openSync(logFile, 'w');
   const flags = (root: string): readonly string[] => [
     ...['--root-dir', root, '--pod-manifest-path', manifests, '--hostname-override', `b-${name}`],
     ...['--pod-logs-dir', join(directory, 'logs'), '--images-dir', images, '--port', '0', '--read-only-port', '0'],
@@ -79,8 +80,9 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
     ...['--max-pods', '200', ...runtime.flags],
   ];
   const start = async (root: string): Promise<ChildProcess> => {
+    const startsBefore = startsIn(logFile);
     const started = spawn(join(ROOT, 'bin/orchlet'), ['agent', ...flags(root)], { stdio: ['ignore', log, log] });
-    await until(() => existsSync(join(root, 'submitted-pods'))).catch((error: unknown) => {
+    await until(() => startsIn(logFile) > startsBefore).catch((error: unknown) => {
       started.kill();
       throw error;
     });
@@ -95,9 +97,7 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
     const end = performance.now() + LIMIT_MS;
     while (readdirSync(starts).length < count) {
       if (child.exitCode !== null || performance.now() > end)
-        throw new Error(
-          `${readdirSync(starts).length} of ${count} pods run:\n${readFileSync(join(directory, 'log'), 'utf8')}`,
-        );
+        throw new Error(`${readdirSync(starts).length} of ${count} pods run:\n${readFileSync(logFile, 'utf8')}`);
       await sleep(POLL_MS);
     }
   };
@@ -121,9 +121,13 @@ async function measure(name: string, runtime: FoundRuntime, archive: string, pri
   } finally {
     for (const file of readdirSync(manifests)) rmSync(join(manifests, file));
     await end(child);
+    unmountBelow(directory);
     rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
   }
 }
+
+/** Returns how often an agent has logged that it runs. */
+const startsIn = (logFile: string): number => readFileSync(logFile, 'utf8').split('The node agent runs').length - 1;
 
 async function end(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit');
