@@ -339,8 +339,9 @@ function collectorFinalizers(
   const after = before.filter((one) => one !== ORPHAN_FINALIZER && one !== FOREGROUND_FINALIZER);
   const finalizer = collectorFinalizer(policy, before, options);
   if (finalizer !== undefined) after.push(finalizer);
-  const same = after.length === before.length && after.every((one) => before.includes(one));
-  return same ? undefined : after;
+  const present = new Set(before);
+  const isSame = after.length === before.length && after.every((one) => present.has(one));
+  return isSame ? undefined : after;
 }
 
 function collectorFinalizer(
