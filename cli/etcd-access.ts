@@ -19,7 +19,7 @@ type Values = ParsedFlags<FlagTable>['values'];
 
 const ETCD = 'Etcd';
 
-/** Returns the flags of a command that uses `withEtcd`. Without a default, etcd is used only where its servers are given. */
+/** Returns the flags of a command that uses `withEtcd`. */
 export const etcdFlags = (defaultServers: readonly string[]) =>
   ({
     etcdServers: flag({

@@ -11,7 +11,7 @@ export interface FileOwner {
   readonly gid: number;
 }
 
-/** The user and the group `nobody`, in whose name everybody may write to a directory. */
+/** The user and the group `nobody`. They stand for any user, where a group or everybody may write to a directory of root. */
 const NOBODY: FileOwner = { uid: 65_534, gid: 65_534 };
 const STICKY = 0o1000;
 const WRITABLE_BY_GROUP = 0o020;

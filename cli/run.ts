@@ -1,7 +1,7 @@
 /**
- * Runs one command line. Exit codes: 0 success, 1 a failure in one line, 2 bad usage, 70 an internal error, 74 a failed
+ * Runs one command line. Exit codes: 0 success, 1 a failure, 2 bad usage, 70 an error that nothing handled, 74 a failed
  * storage; 130, 131 and 143 after a second signal (SIGINT, SIGQUIT, SIGTERM), or 130 and 143 after one before anything ran. A
- * fault of the program prints its stack.
+ * failure is printed as its message, and a fault of the program as its stack.
  */
 import { resolve } from 'node:path';
 import { printable, quoteText } from '../api/meta/quote.ts';
@@ -57,8 +57,9 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
     return await command.run(parsed, io);
   } catch (error) {
     if (error instanceof HiddenDirectoryError) {
-      const again = reachingProgram(error.directory, [...io.ownProgram, ...argv]);
-      if (again !== undefined) return await io.runProgram(again);
+      // The user who controls the data cannot enter a directory above it. The command line runs again where that user can.
+      const commandLine = reachingProgram(error.directory, [...io.ownProgram, ...argv]);
+      if (commandLine !== undefined) return await io.runProgram(commandLine);
     }
     throw namingFlag(error, command, parsed.values);
   }

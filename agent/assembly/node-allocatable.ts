@@ -8,7 +8,7 @@ import type { PodTable } from '../pods/pod-table.ts';
 import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
-const QOS_PERIOD_MS = 60_000;
+const ENFORCE_PERIOD_MS = 60_000;
 
 /** Keeps the limits of all pods together on the host, and updates the CPU shares of the QoS classes while it runs. */
 export interface EnforcedAllocatable extends Part {
@@ -60,7 +60,7 @@ export function enforceAllocatable(
     ] as const) {
       if (cgroup === '') continue;
       const all = reservationLimits(amounts);
-      // A process that gets less of a compressible resource runs slower, but is not killed.
+      // The CPU alone is compressible: a process with less of it runs slower, but is not killed. 0 leaves a limit unchanged.
       const enforced = isEnforced(name)
         ? all
         : isEnforced(`${name}-compressible`)
@@ -82,7 +82,7 @@ export function enforceAllocatable(
       if (!flags.cgroupsPerQos) return;
       await loop.run(signal, async () => {
         await enforce();
-        return QOS_PERIOD_MS;
+        return ENFORCE_PERIOD_MS;
       });
     },
   };

@@ -42,7 +42,7 @@ export interface AgentVolumes extends Part {
 interface VolumeParts {
   /** Reads and writes objects about the node, such as its CSINode. */
   readonly client: Client | undefined;
-  /** Reads the objects that pods refer to. */
+  /** Reads what pods need, and requests their tokens and certificates. */
   readonly podClient: Client | undefined;
   /** The objects of the folder of static pods. */
   readonly statics: StaticObjects;

@@ -3,8 +3,8 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { Pod } from './pod.ts';
 
 /**
- * Caches the objects that pods refer to. They are watched while a pod that refers to them is registered. Resolves to
- * `undefined` if an object does not exist.
+ * Serves the objects that registered pods refer to, and follows their changes. Resolves to `undefined` if an object does not
+ * exist.
  */
 export interface ReferencedObjects {
   registerPod(pod: Pod): void;

@@ -89,7 +89,7 @@ function badItem({ text, position, line }: Place): string {
 const indentOf = (line: string): number => line.length - line.trimStart().length;
 
 function inFlow(reason: string, place: Place): string {
-  // A last line that is empty counts as one that is not indented.
+  // js-yaml reports an empty last line as one with deficient indentation.
   const atEnd = reason.includes('unexpected end of the stream') || place.text.slice(place.position).trim() === '';
   const line = atEnd ? endLine(place) : place.line;
   if (atEnd && /[[{,]$/.test(place.text.slice(0, place.position).trimEnd()))

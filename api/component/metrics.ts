@@ -231,7 +231,7 @@ function escapeValue(value: string): string {
 
 /**
  * Formats numbers as the Prometheus client for Go does: from a million on and below 0.0001 with an exponent, which has a sign
- * and two digits. The names of buckets are compared as texts.
+ * and at least two digits. Prometheus compares the labels `le` of buckets as texts.
  */
 export function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';

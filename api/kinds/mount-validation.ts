@@ -14,7 +14,7 @@ export function localPathErrors(target: string, field: string): FieldError[] {
 
 /**
  * Validates the `volumeMounts` of a container, which are at the path. `devices` are the names and paths of its devices, which
- * no mount may have.
+ * no mount may have. As in kube-apiserver, some errors name a field of a mount without the index of the mount.
  */
 export function volumeMountErrors(
   container: Container | EphemeralContainer,
@@ -48,10 +48,10 @@ export function volumeMountErrors(
 
 const PROPAGATIONS = ['Bidirectional', 'HostToContainer', 'None'];
 
-function propagationErrors(mount: VolumeMount, container: Container | EphemeralContainer, at: string): FieldError[] {
+function propagationErrors(mount: VolumeMount, container: Container | EphemeralContainer, path: string): FieldError[] {
   const { mountPropagation: mode } = mount;
   if (mode === undefined) return [];
-  const field = `${at}.mountPropagation`;
+  const field = `${path}.mountPropagation`;
   const errors: FieldError[] = [];
   if (!PROPAGATIONS.includes(mode)) errors.push(unsupportedValue(field, mode, PROPAGATIONS));
   if (mode === 'Bidirectional' && container.securityContext?.privileged !== true) {
@@ -62,10 +62,10 @@ function propagationErrors(mount: VolumeMount, container: Container | EphemeralC
 
 const RECURSIVE = ['Disabled', 'Enabled', 'IfPossible'];
 
-function recursiveErrors(mount: VolumeMount, at: string): FieldError[] {
+function recursiveErrors(mount: VolumeMount, path: string): FieldError[] {
   const { recursiveReadOnly: mode } = mount;
   if (mode === undefined || mode === 'Disabled') return [];
-  const field = `${at}.recursiveReadOnly`;
+  const field = `${path}.recursiveReadOnly`;
   if (!RECURSIVE.includes(mode)) return [unsupportedValue(field, mode, RECURSIVE)];
   const errors: FieldError[] = [];
   if (mount.readOnly !== true) errors.push(forbidden(field, 'may only be specified when readOnly is true'));

@@ -81,10 +81,14 @@ export function createResourceRest(version: ServedVersion): Rest {
           delete: async (context, namespace, name, options) => {
             const target = { endpoint, namespace, name, options, optionsObject: deleteOptionsObject(options) };
             warnOfDependents(version, context, options);
+            // Nothing is deleted if the webhook of a version cannot convert the object, as in kube-apiserver.
             await codec.ready([currentEntry(store, namespace, name)]);
             const deleted = await deleteEntry(store, context, target);
-            if (deleted.state === 'marked') return { state: 'marked', entry: await codec.later(deleted.entry) };
-            return { ...deleted, entry: deleted.entry === undefined ? undefined : await codec.later(deleted.entry) };
+            if (deleted.state === 'marked') return { state: 'marked', entry: await codec.servedEntry(deleted.entry) };
+            return {
+              ...deleted,
+              entry: deleted.entry === undefined ? undefined : await codec.servedEntry(deleted.entry),
+            };
           },
         }
       : {}),
@@ -94,11 +98,11 @@ export function createResourceRest(version: ServedVersion): Rest {
             const target = { endpoint, namespace, options, optionsObject: deleteOptionsObject(options) };
             const page = (one: ListOptions): Promise<ListResult> | ListResult =>
               listEntries(store, context, { namespace }, one);
-            const isSelected = codec.matcher(list) !== undefined;
-            // Nothing is deleted if the webhook of a version cannot convert it, as in kube-apiserver.
-            const listed = isSelected
-              ? await codec.selected(list, page)
-              : await codec.list(await page(codec.selecting(list)));
+            const selectsConverted = codec.matcher(list) !== undefined;
+            // Here too, nothing is deleted if the webhook cannot convert one of the objects.
+            const listed = selectsConverted
+              ? await codec.listSelected(list, page)
+              : await codec.list(await page(codec.withStoredFields(list)));
             warnOfDependents(version, context, options);
             await deleteCollection(store, context, target, listed);
             return listed;
@@ -122,7 +126,7 @@ function readVerbs(version: ReadVersion, codec: VersionCodec): Pick<Rest, 'get' 
     ...(verbs.has('list')
       ? {
           list: (context, namespace, options) =>
-            codec.selected(options, (page) => listEntries(store, context, { namespace }, page)),
+            codec.listSelected(options, (page) => listEntries(store, context, { namespace }, page)),
         }
       : {}),
     ...(verbs.has('watch')
@@ -130,7 +134,7 @@ function readVerbs(version: ReadVersion, codec: VersionCodec): Pick<Rest, 'get' 
           watch: (context, namespace, options, sink) => {
             const matches = codec.matcher(options);
             const client = matches === undefined ? sink : matchingSink(sink, matches);
-            const stored = matches === undefined ? codec.selecting(options) : storedSelectors(options);
+            const stored = matches === undefined ? codec.withStoredFields(options) : storedSelectors(options);
             return codec.watch(client, (converted) =>
               watchEntries(store, context, { ...stored, namespace }, converted),
             );
@@ -164,7 +168,9 @@ function getVerb(path: { readonly version: ReadVersion; readonly codec: VersionC
   return {
     get: (context, namespace, name, options) => {
       const entry = getEntry(path.version.store, context, { namespace, name }, options);
-      return entry instanceof Promise ? entry.then((one) => path.codec.later(one)) : path.codec.later(entry);
+      return entry instanceof Promise
+        ? entry.then((one) => path.codec.servedEntry(one))
+        : path.codec.servedEntry(entry);
     },
   };
 }
@@ -191,7 +197,7 @@ function expectedAt({ version, endpoint }: WriteRequest['path']): ExpectedKind {
 }
 
 /** Returns the object with the owners of its fields, which are computed on the object as `VersionCodec.asServed` returns it. */
-async function withOwners(
+async function withFieldOwners(
   request: WriteRequest,
   live: KubeObject | undefined,
   object: KubeObject,
@@ -216,7 +222,7 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
   wipeSystemFields(object);
   dropRepeatedOwners(object, context);
   if (context.isLarge === true) await nextTurn();
-  const managed = await withOwners(request, undefined, object, context);
+  const managed = await withFieldOwners(request, undefined, object, context);
   if (context.isLarge === true) await nextTurn();
   const target = {
     endpoint,
@@ -225,7 +231,7 @@ async function create(request: WriteRequest, body: Body): Promise<Entry> {
     options,
     optionsObject: writeOptionsObject('CreateOptions', options),
   };
-  return await codec.later(await createEntry(version.store, context, target, codec.toWritten(managed)));
+  return await codec.servedEntry(await createEntry(version.store, context, target, codec.toWritten(managed)));
 }
 
 /** The endpoints whose PUT creates a missing object, if the strategy allows it. */
@@ -255,7 +261,7 @@ async function update(request: WriteRequest, body: Body): Promise<Written> {
       first = undefined;
       if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : codec.live(current);
-      return codec.toWritten(await withOwners(request, live, object, { isLarge }));
+      return codec.toWritten(await withFieldOwners(request, live, object, { isLarge }));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -292,7 +298,7 @@ async function applyPatch(request: WriteRequest, patch: Patch): Promise<Written>
       matchNamespace(object, version.info, namespace);
       dropRepeatedOwners(object, context);
       if (isLarge) await nextTurn();
-      if (!apply) object = await withOwners(request, live, object, { isLarge });
+      if (!apply) object = await withFieldOwners(request, live, object, { isLarge });
       return codec.toWritten(object);
     },
   };
@@ -308,7 +314,7 @@ async function writeChange(
   const isPatch = kind === 'PatchOptions';
   const target: WriteTarget = { endpoint: path.endpoint, namespace, name, options, optionsObject, isPatch };
   const written = await changeEntry(path.version.store, context, target, change);
-  return { entry: await path.codec.later(written.entry), created: written.created };
+  return { entry: await path.codec.servedEntry(written.entry), created: written.created };
 }
 
 /** Throws a 403 if no object may be created now. */

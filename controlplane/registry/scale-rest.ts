@@ -203,7 +203,7 @@ export function createScaleRest(
     return shown;
   };
   const view = (stored: Entry): Entry | Promise<Entry> => {
-    const served = codec.later(stored);
+    const served = codec.servedEntry(stored);
     return served instanceof Promise ? served.then(shownAs) : shownAs(served);
   };
 

@@ -76,13 +76,13 @@ export class VersionCodec {
   }
 
   /** Returns the entry in the served version, or a promise of it if the webhook has to convert it. */
-  later(stored: Entry): Promise<Entry> | Entry {
+  servedEntry(stored: Entry): Promise<Entry> | Entry {
     const ready = this.ready([stored]);
     return ready === undefined ? this.entry(stored) : ready.then(() => this.entry(stored));
   }
 
-  /** Translates the field names to the stored ones. Throws a 400 for a field that the version does not have. */
-  selecting<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
+  /** Translates the field names of a selector to the stored ones. Throws a 400 for a field that the version does not have. */
+  withStoredFields<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
     const names = this.#version.conversion?.fieldNames;
     if (names === undefined || options.fieldSelector.isEmpty) return options;
     const requirements = options.fieldSelector.requirements.map((requirement) => {
@@ -107,14 +107,14 @@ export class VersionCodec {
   }
 
   /** Returns a list in this version. `page` returns stored entries. */
-  selected(
+  listSelected(
     options: ListOptions,
     page: (options: ListOptions) => Promise<ListResult> | ListResult,
   ): Promise<ListResult> | ListResult {
     const matches = this.matcher(options);
     const listed = (one: ListResult): Promise<ListResult> | ListResult => this.#listedFor(options, one);
     if (matches !== undefined) return listMatching(options, matches, async (one) => listed(await page(one)));
-    const result = page(this.selecting(options));
+    const result = page(this.withStoredFields(options));
     return result instanceof Promise ? result.then(listed) : listed(result);
   }
 

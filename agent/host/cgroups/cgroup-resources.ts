@@ -4,7 +4,10 @@
  * for the cgroups of pods, QoS classes and reservations.
  */
 
-/** Limits in the units of cgroup v1. An absent value stays unchanged. 0 removes a limit, except that of huge pages. */
+/**
+ * Shares and limits in the units of cgroup v1. An absent value stays unchanged. 0 as `quotaUs`, `memoryBytes` or `pids` removes
+ * the limit.
+ */
 export interface CgroupResources {
   readonly cpuShares?: number;
   readonly cpuQuota?: { readonly quotaUs: number; readonly periodUs: number };
@@ -15,8 +18,8 @@ export interface CgroupResources {
 }
 
 /**
- * Manages the cgroups of pods. It never throws. A limit that cannot be set is logged once: pods then run without limits of
- * their own, and containers keep theirs.
+ * Manages the cgroups of pods. It never throws. The first limit that cannot be set is logged: pods may then run without limits
+ * of their own, and containers keep theirs.
  */
 export interface CgroupManager {
   /** Returns the name of a cgroup in the form that the runtime takes. `parts` are the levels below `--cgroup-root`. */
@@ -27,7 +30,7 @@ export interface CgroupManager {
   update(name: string, resources: CgroupResources): Promise<boolean>;
   /** Removes the cgroup, unless it still has processes. */
   remove(name: string): Promise<void>;
-  /** Returns the names of the child cgroups. */
+  /** Returns the names of the child cgroups; with systemd, those of slices alone. */
   children(name: string): Promise<readonly string[]>;
   /** Resolves to whether the cgroup or one below it has processes. */
   isUsed(name: string): Promise<boolean>;

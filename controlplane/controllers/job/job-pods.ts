@@ -11,7 +11,7 @@ import {
   TRACKING_FINALIZER,
 } from './job-core.ts';
 
-/** The length of a generated name without its random characters. */
+/** The maximum length of a `generateName`, to which the API server appends five random characters. */
 const LONGEST_PREFIX = 58;
 
 /**

@@ -34,7 +34,7 @@ describe('a list in a version whose webhook fails', () => {
   for (const [name, options, code] of cases) {
     test(name, async () => {
       await assert.rejects(
-        async () => await codec.selected({ ...all, ...options }, page),
+        async () => await codec.listSelected({ ...all, ...options }, page),
         (error) => {
           assert(error instanceof StatusError);
           assert.equal(error.status.code, code);
