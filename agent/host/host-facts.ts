@@ -157,8 +157,14 @@ export function hostAddresses(
   return addresses.length > 0 ? addresses : ['127.0.0.1'];
 }
 
-/** Returns the number of process ids of the host: `kernel.pid_max`, which limits all pods and processes together. */
-export const maxPids = (): number => Number(readText('/proc/sys/kernel/pid_max') ?? 32768);
+/** The limits of the kernel for all threads of the host together, each of which has a process id. The lower one applies. */
+const PID_LIMITS = ['/proc/sys/kernel/pid_max', '/proc/sys/kernel/threads-max'];
+
+/** Returns the maximum number of process ids of the host, as the kubelet does. `read` returns the text of an existing file. */
+export function maxPids(read: (path: string) => string | undefined = readText): number {
+  const limits = PID_LIMITS.map((path) => Number(read(path) ?? 0)).filter((limit) => limit > 0);
+  return limits.length === 0 ? 32_768 : Math.min(...limits);
+}
 
 /** Returns the number of threads of the host, from the fourth field of `/proc/loadavg`; 0 if it cannot be read. */
 export function runningPids(): number {
