@@ -18,13 +18,18 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
     if (!hasType(value, map(dyn, dyn)) && !(value instanceof MessageValue)) return undefined;
     return member(value, key);
   }
-  const index = key instanceof Double || key instanceof Uint ? Number(key.value) : Number(key as bigint);
-  if (key instanceof Double && !Number.isInteger(index))
-    throw new CelError(`unsupported index value ${doubleText(index)} in list`);
-  if (typeof key === 'string' || !Number.isInteger(index))
-    throw new CelError(`unsupported index type '${typeNameOf(key)}' in list`);
+  const index = listIndex(key);
   const item: unknown = value[index];
   return index < 0 || index >= value.length ? undefined : adapt(item);
+}
+
+/** Returns a number as the index of a list. Throws `CelError` for other values and for fractions. */
+function listIndex(key: CelValue): number {
+  if (typeof key === 'bigint') return Number(key);
+  if (key instanceof Uint) return Number(key.value);
+  if (!(key instanceof Double)) throw new CelError(`unsupported index type '${typeNameOf(key)}' in list`);
+  if (!Number.isInteger(key.value)) throw new CelError(`unsupported index value ${doubleText(key.value)} in list`);
+  return key.value;
 }
 
 /** Returns the member that `value.field` selects. As in cel-go, null and scalars have none. Throws for a list. */

@@ -192,6 +192,21 @@ test('null and scalars have no members, as the object of a deletion', () => {
   assert.throws(() => run('dyn([1]).x'), /unsupported index type 'string' in list/);
 });
 
+test('the index of a list is a whole number, also where types are only known at run time', () => {
+  for (const index of ['1', '1u', '1.0']) assert.equal(run(`dyn([1, 2])[dyn(${index})] == 2`), true, index);
+  for (const [index, type] of [
+    ['true', 'bool'],
+    ['null', 'null_type'],
+    ["b'1'", 'bytes'],
+    ['[1]', 'list'],
+    ["'1'", 'string'],
+  ] as const)
+    assert.throws(() => run(`dyn([1, 2])[dyn(${index})]`), {
+      message: `unsupported index type '${type}' in list`,
+    });
+  assert.throws(() => run('dyn([1, 2])[dyn(0.5)]'), { message: 'unsupported index value 0.5 in list' });
+});
+
 test('an expression that would run forever exceeds its budget', () => {
   const nested = 'object.l.all(a, object.l.all(b, object.l.all(c, object.l.all(d, a + b + c + d >= 0))))';
   const items = Array.from({ length: 200 }, (_item, index) => index);
