@@ -5,7 +5,7 @@
 import { parseExactJson } from '../../api/codec/json.ts';
 import type { Namespace } from '../../api/kinds/kinds.ts';
 import { namespaces } from '../../api/client/resources.ts';
-import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
+import { qosClassOf } from '../../api/kinds/pod-qos.ts';
 import { ownMember } from '../../api/meta/own-member.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
@@ -26,8 +26,9 @@ export interface PodTolerationRestrictionOptions {
 }
 
 /**
- * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to pods with requests
- * or limits. It refuses pods with a toleration that the whitelist does not cover, and with 500 if an annotation is invalid.
+ * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to new and updated
+ * pods that are not BestEffort, because BestEffort pods are evicted first. It refuses pods with a toleration that the whitelist
+ * does not cover, and with 500 if an annotation is invalid.
  */
 export function podTolerationRestriction(listers: Listers, options: PodTolerationRestrictionOptions): AdmissionPlugin {
   const lister = listers.of(namespaces);
@@ -38,35 +39,29 @@ export function podTolerationRestriction(listers: Listers, options: PodToleratio
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async admit(attributes) {
       const pod = podOf(attributes);
-      if (pod === undefined || attributes.operation !== 'CREATE') return;
-      const defaults = listOf(await namespaceOf(attributes), DEFAULTS) ?? options.clusterDefaults;
-      if (defaults.length > 0) pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], defaults);
-      if (hasResources(pod)) {
-        const pressure = { key: MEMORY_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' };
-        pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], [pressure]);
-      }
+      if (pod === undefined) return;
+      const added: Toleration[] = [];
+      if (attributes.operation === 'CREATE')
+        added.push(...(listOf(await namespaceOf(attributes), DEFAULTS) ?? options.clusterDefaults));
+      if (qosClassOf(pod.spec) !== 'BestEffort')
+        added.push({ key: MEMORY_PRESSURE_TAINT, operator: 'Exists', effect: 'NoSchedule' });
+      if (added.length > 0) pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], added);
     },
     async validate(attributes) {
       const pod = podOf(attributes);
       if (pod === undefined) return;
-      const whitelist = listOf(await namespaceOf(attributes), WHITELIST) ?? options.clusterWhitelist;
+      const ownWhitelist = listOf(await namespaceOf(attributes), WHITELIST);
+      const whitelist = ownWhitelist ?? options.clusterWhitelist;
       if (whitelist.length === 0) return;
       const isAllowed = (one: Toleration): boolean => whitelist.some((allowed) => isSuperset(allowed, one));
       if ((pod.spec.tolerations ?? []).every(isAllowed)) return;
+      const scope = ownWhitelist === undefined ? 'cluster' : 'namespace';
       throw refusal(
         attributes,
-        'pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist',
+        `pod tolerations (possibly merged with namespace default tolerations) conflict with its ${scope} whitelist`,
       );
     },
   };
-}
-
-/** Whether a container has requests or limits. Such a pod tolerates memory pressure, because it is not evicted first. */
-function hasResources(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
-  const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
-  return initAndMainContainers(pod.spec).some(
-    (container) => isSet(container.resources?.requests) || isSet(container.resources?.limits),
-  );
 }
 
 /** Reads the tolerations of an annotation, and returns `undefined` if the namespace does not have it. */

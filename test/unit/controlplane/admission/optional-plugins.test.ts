@@ -186,6 +186,32 @@ test('PodTolerationRestriction merges the defaults of the namespace and holds po
   );
 });
 
+test('PodTolerationRestriction makes pods tolerate memory pressure unless they are BestEffort', async () => {
+  const plugin = podTolerationRestriction(namespace('n'), { clusterDefaults: [], clusterWhitelist: [] });
+  const pressure = [{ key: 'node.kubernetes.io/memory-pressure', operator: 'Exists', effect: 'NoSchedule' }];
+  const withContainer = (resources: object): object => ({ containers: [{ name: 'c', image: 'i', resources }] });
+  const requests = (name: string): object => ({ requests: { [name]: '1' } });
+  for (const operation of ['CREATE', 'UPDATE'] as const) {
+    const tolerations = async (spec: object): Promise<unknown> =>
+      specOf(await through(plugin, { operation, object: pod(spec) }))['tolerations'];
+    assert.deepEqual(await tolerations(withContainer(requests('cpu'))), pressure);
+    assert.deepEqual(await tolerations({ resources: requests('memory') }), pressure);
+    assert.equal(await tolerations(withContainer(requests('ephemeral-storage'))), undefined);
+    assert.equal(await tolerations({}), undefined);
+  }
+});
+
+test('PodTolerationRestriction names the whitelist of the cluster if the namespace has none', async () => {
+  const allowed = { key: 'a', operator: 'Exists', effect: 'NoSchedule' };
+  const plugin = podTolerationRestriction(namespace('n'), { clusterDefaults: [], clusterWhitelist: [allowed] });
+  await through(plugin, { object: pod({ tolerations: [allowed] }) });
+  await refused(
+    plugin,
+    { object: pod({ tolerations: [{ ...allowed, key: 'b' }] }) },
+    'conflict with its cluster whitelist',
+  );
+});
+
 test('PodTolerationRestriction keeps seconds beyond 2^53 of the defaults of the namespace', async () => {
   const annotations = {
     'scheduler.alpha.kubernetes.io/defaultTolerations':
