@@ -92,14 +92,14 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
   const onChange = (listener: () => void): void =>
     void serviceInformer.addHandler({ add: listener, update: listener, delete: listener });
   const remembered = checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
-  /** Returns the service `kube-dns` if the nodes serve it. A stored one was valid when it was stored. */
-  const servedByNodes = (): Service | undefined => {
+  /** Returns the service `kube-dns` if this node serves it. The cast also holds for stored objects, which are all services. */
+  const servedDns = (): Service | undefined => {
     const dns = remembered.list().find(isNameServer) as Service | undefined;
     return dns !== undefined && servesNames(flags, dns) ? dns : undefined;
   };
   const nameServers = (): readonly string[] =>
-    flags.clusterDns.length > 0 ? flags.clusterDns : (servedByNodes()?.spec?.clusterIPs ?? []);
-  const clusterDomain = (): string => clusterDomainOf(flags, servedByNodes());
+    flags.clusterDns.length > 0 ? flags.clusterDns : (servedDns()?.spec?.clusterIPs ?? []);
+  const clusterDomain = (): string => clusterDomainOf(flags, servedDns());
   const network = startNetwork(base, informers, { nameServers, metrics }, facts).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ err: error }, 'Cannot start the service proxy');
     return undefined;
@@ -107,7 +107,7 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
   return {
     lister: remembered,
     nameServers,
-    ownNameServers: () => (servedByNodes() === undefined ? [] : nameServers()),
+    ownNameServers: () => (servedDns() === undefined ? [] : nameServers()),
     clusterDomain,
     async providedByNodes(aborted) {
       if (!remembered.synced()) await serviceInformer.synced(aborted);
@@ -127,15 +127,16 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
 }
 
 /**
- * Returns the domain of the cluster, or '' if it is not known. The node takes it from `kube-dns`, too, if it takes the name
- * servers from there: otherwise short names of its pods would not resolve.
+ * Returns the domain of the cluster, or '' if it is not known. `servedDns` is the service `kube-dns` if this node serves it. If
+ * the node takes the name servers from that service, the domain is the default one: otherwise short names of its pods would not
+ * resolve.
  */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,
-  servedByNodes: KubeObject | undefined,
+  servedDns: KubeObject | undefined,
 ): string {
   if (flags.clusterDomain !== '' || flags.clusterDns.length > 0) return flags.clusterDomain;
-  return servedByNodes === undefined ? '' : DEFAULT_DOMAIN;
+  return servedDns === undefined ? '' : DEFAULT_DOMAIN;
 }
 
 const isNameServer = ({ metadata }: KubeObject): boolean =>

@@ -116,7 +116,7 @@ export async function chosenMode(
   return mode === 'none' ? undefined : mode;
 }
 
-/** Returns the mode that the annotation selects; `vxlan` without one, because earlier control planes write none. */
+/** Returns the mode that the annotation selects. It is `vxlan` without one, because earlier control planes do not set it. */
 export const modeOfCluster = (annotation: string): NetworkMode | 'none' =>
   annotation === 'none' || annotation === 'wireguard' || annotation === 'routes' ? annotation : 'vxlan';
 

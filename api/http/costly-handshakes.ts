@@ -141,7 +141,7 @@ export class CostlyHandshakes {
 interface Connection {
   readonly socket: Socket;
   readonly address: string;
-  /** The remote address and both ports, which are those of the TLS socket and of the socket below it. */
+  /** The remote address and both ports. The TLS socket and the socket below it have the same. */
   readonly ends: string;
   /** The key of the client. */
   readonly client: string;
@@ -260,8 +260,8 @@ export class CostlyServers {
   }
 
   /**
-   * Returns why the server is not called, or `undefined` if it may be. The key consists of the purpose of the call and
-   * of who chose the server, or of the server.
+   * Returns why the server is not called, or `undefined` if it may be. The key is the purpose of the call, followed by who
+   * chose the server, such as the pod of a probe, or by the server itself if the call does not state who chose it.
    */
   refusal(key: string, address: string): Error | undefined {
     if (this.#known.get(key) === undefined) return undefined;

@@ -43,7 +43,7 @@ const NOT_CHECKED =
 interface ValidationOptions {
   /** Called for each rule without `oldSelf` that fails on an unchanged value, which is no error. */
   readonly warn?: (text: string) => void;
-  /** Whether only `status` is written, so that only its schema is validated. */
+  /** Whether only `status` is written. Then the schema is checked for `status` alone, but the rules for the whole object. */
   readonly statusOnly?: boolean;
   /** Errors of the metadata, which the store reports. Rules are not evaluated after some of them. */
   readonly earlier?: readonly FieldError[];
@@ -125,6 +125,7 @@ function statusErrors(object: JsonObject, old: JsonObject | undefined, schema: J
     });
 }
 
+/** Returns the path of the value that an error is about. Errors of `anyOf`, `not` and the like may name another field. */
 const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
 
 /** Validates `apiVersion`, `kind` and `metadata` of embedded objects: of the value, if it is one, and of those within it. */

@@ -11,7 +11,7 @@ const CONTROLLERS = 'Controllers';
  */
 const LONGEST_SPLIT = 16;
 
-/** Returns the fault of the flag unless it has one CIDR, or one of each family. */
+/** Returns the fault of the flag, which may have one CIDR or one of each family. Without any, nodes get no pod CIDRs. */
 function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
   const parsed = cidrs.map(parseCidr);
   const wrong = cidrs.find((_, at) => parsed[at] === undefined);

@@ -15,7 +15,7 @@ export interface MutableCatalog extends ResourceCatalog {
   remove(group: string, version: string, resource: string): void;
   /** Returns the resources of a group that no definition defines. */
   builtIn(group: string): readonly ResourceInfo[];
-  /** Sets the function that `settled` calls. */
+  /** Sets the function behind `settled`, which waits until a custom resource is served as its newest definition says. */
   settleBy(settled: NonNullable<ResourceCatalog['settled']>): void;
 }
 
@@ -95,7 +95,7 @@ class Rows {
   }
 }
 
-/** Creates a catalog, which is empty at first. */
+/** Creates a catalog, which is empty at first. `catchUp` is absent if no other server writes to the storage. */
 export function createCatalog({ catchUp }: Pick<ResourceCatalog, 'catchUp'> = {}): MutableCatalog {
   const rows = new Rows();
   const listeners = new Set<() => void>();

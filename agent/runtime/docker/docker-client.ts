@@ -12,7 +12,10 @@ import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 
 /** The length to which messages are cut, because registries write parts of them, and logs, events and statuses show them. */
 const LONGEST_MESSAGE = 8192;
-/** The maximum time of a call, which then fails with `timeout`. Its connection is closed. The engine may still execute it. */
+/**
+ * The time limit of a call whose caller gives none. A call beyond its limit fails with `timeout`, and its connection is closed.
+ * The engine may still execute it.
+ */
 const CALL_TIMEOUT_MS = 120_000;
 
 /** The engine. Streams go through `docker` itself, since they last longer than any time limit. */

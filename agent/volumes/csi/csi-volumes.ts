@@ -1,7 +1,7 @@
 /**
- * Volumes of CSI drivers for the volume manager: attaches them, stages them once on the node, publishes them for each pod, and
- * reverts all of that. A `vol_data.json` file, or the link of a block device, records each step before the driver's call, so
- * that a restarted agent finds it.
+ * Volumes of CSI drivers for the volume manager: waits until they are attached, stages them once on the node, publishes them
+ * for each pod, and later unpublishes and unstages them. Controllers attach and detach them. A `vol_data.json` file, or the
+ * link of a block device, records each step before the driver's call, so that a restarted agent finds it.
  *
  * Each volume (driver and handle) has one operation at a time, independent of other volumes. A call with an unknown outcome (a
  * deadline, a lost connection) counts as done when the volume is removed.
@@ -370,7 +370,7 @@ export class CsiVolumes {
     return reference === undefined ? {} : this.#options.sources.secret(reference.namespace, reference.name);
   }
 
-  /** Unstages the volume and removes its data, unless a pod of this node still uses it. The volume can then be detached. */
+  /** Unstages the volume and removes its `vol_data.json`, unless a pod of this node still uses it. It can then be detached. */
   async #unstageUnused(driver: CsiDriver, data: VolumeData, places: Places): Promise<void> {
     if ((await this.#layout.podsWith(data, places.kind)).length > 0) return;
     const device = (await readVolumeData(places.deviceData)) ?? data;

@@ -128,7 +128,10 @@ function listType(field: Field, items: TypeNode): MergeType {
   return { kind: 'keyed', keys, items: nodeType(items) };
 }
 
-/** The only type whose key may be omitted although its field is optional. The item is then an empty reference. */
+/**
+ * The type of the items of `imagePullSecrets`. Its key `name` is optional and has the default '' in kube-apiserver's schema for
+ * apply, so that an item without a name is an empty reference.
+ */
 const LOCAL_REFERENCE = 'io.k8s.api.core.v1.LocalObjectReference';
 
 function keyDefault(struct: StructType | undefined, name: string): JsonValue | undefined {
@@ -158,7 +161,7 @@ export function zerosOf(type: StructMergeType): readonly MergeMember[] {
   return found;
 }
 
-/** Returns the type of a value without a schema. Null may have any form. */
+/** Returns the type of a value without a schema. Scalars and null are owned as a whole. */
 export function deduce(value: JsonValue | undefined): MergeType {
   if (typeof value !== 'object' || value === null) return { kind: 'leaf', expects: undefined };
   return Array.isArray(value) ? freeList : { kind: 'map', values: deduced };

@@ -130,9 +130,9 @@ class DeviceTaintEviction {
   }
 
   /**
-   * Returns the taints of an allocated device. Slices of older generations are outdated and do not count. Slices of nodes other
-   * than `nodeName` do not count either: a node can publish slices with the pools of others, to evict their pods or to hide
-   * their taints.
+   * Returns the `NoExecute` taints of an allocated device. Slices of older generations are outdated and do not count. Slices of
+   * nodes other than `nodeName` do not count either: a node can publish slices with the pools of others, to evict their pods or
+   * to hide their taints.
    */
   #taintsOf(allocated: AllocatedDevice, nodeName: string): readonly DeviceTaint[] {
     const device = deviceKey(allocated);
