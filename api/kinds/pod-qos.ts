@@ -23,7 +23,7 @@ function computeAmounts(list: unknown): Map<string, bigint> {
  * Returns the QoS class. Only CPU and memory count. Resources of the pod as a whole replace those of its containers, also if
  * they are empty.
  */
-export function qosClassOf(spec: PodSpec): QosClass {
+export function qosClassOf(spec: Pick<PodSpec, 'resources' | 'containers' | 'initContainers'>): QosClass {
   const parts =
     (spec.resources ?? undefined) === undefined
       ? [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources)
