@@ -88,13 +88,15 @@ export async function loadAdmissionConfiguration(path: string, clock: Clock): Pr
     if (!isJsonObject(plugin) || typeof name !== 'string' || name === '')
       return refuse(`plugins[${i}].name is required`);
     const content = await contentOf(plugin, dirname(path));
+    // A plugin that is named without a configuration has its defaults.
+    if (content === undefined) continue;
     const part = await pluginPart(name, content, { refuse, directory: dirname(path), clock });
     configuration = { ...configuration, ...part, ignored: [...configuration.ignored, ...(part.ignored ?? [])] };
   }
   return configuration;
 }
 
-/** Reads the configuration of a plugin: `configuration` inline, or the file that `path` names. */
+/** Returns the configuration of a plugin: `configuration`, or the file that `path` names. `undefined` without either. */
 async function contentOf(plugin: Record<string, unknown>, directory: string): Promise<unknown> {
   const { configuration, path } = plugin;
   if (configuration !== undefined && configuration !== null) return configuration;

@@ -76,6 +76,17 @@ plugins:
   });
 }
 
+test('plugins that are named without a configuration have their defaults', async () => {
+  const path = join(directory, 'defaults.yaml');
+  const names = ['PodSecurity', 'ResourceQuota', 'MutatingAdmissionWebhook', 'PodNodeSelector', 'ImagePolicyWebhook'];
+  const plugins = names.map((name) => `- name: ${name}\n`).join('');
+  writeFileSync(path, `apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n${plugins}`);
+  assert.deepEqual(
+    await loadAdmissionConfiguration(path, systemClock),
+    await loadAdmissionConfiguration('', systemClock),
+  );
+});
+
 test('another kind of file is refused by its name', async () => {
   const path = join(directory, 'other.yaml');
   writeFileSync(path, 'apiVersion: v1\nkind: Pod\n');
