@@ -28,7 +28,10 @@ interface KubeconfigCluster {
   readonly extensions?: readonly { readonly name: string; readonly extension: unknown }[];
 }
 
-interface KubeconfigUser {
+/** Members of a user that change who sends the requests. Without them, requests would be those of somebody else. */
+const UNSUPPORTED = ['as', 'as-uid', 'as-groups', 'as-user-extra', 'auth-provider'] as const;
+
+interface KubeconfigUser extends Partial<Readonly<Record<(typeof UNSUPPORTED)[number], unknown>>> {
   readonly 'client-certificate'?: string;
   readonly 'client-certificate-data'?: string;
   readonly 'client-key'?: string;
@@ -250,6 +253,11 @@ async function credentialsOf(
   options: AccessOptions,
 ): Promise<ClientCredentials> {
   const { value, file } = user;
+  const unsupported = UNSUPPORTED.find((name) => Object.keys(Object(value[name]) as object).length > 0);
+  if (unsupported !== undefined)
+    throw new KubeconfigError(
+      `kubeconfig ${file}: a user has "${unsupported}", which is not supported; give the credentials of the user itself`,
+    );
   if (value.exec !== undefined && value.exec !== null) {
     return execCredentials({
       config: value.exec,

@@ -53,3 +53,30 @@ test('a user with a token and a token file presents the file, and the token whil
   credentials.refused?.();
   assert.deepEqual(await credentials.current(), { authorization: 'Bearer replaced' });
 });
+
+test('users who act as others, or have a former authentication provider, are refused', async () => {
+  const path = join(temporaryFolder(), 'config');
+  const access = async (user: object): Promise<unknown> => {
+    const config = {
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [{ name: 'c', cluster: { server: 'https://h:1' } }],
+      users: [{ name: 'u', user: { token: 't', ...user } }],
+      contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+      'current-context': 'x',
+    };
+    await writeKubeconfig(path, config);
+    return serverAccess(await loadKubeconfig(path), { clock: systemClock });
+  };
+  for (const [name, user] of Object.entries({
+    as: { as: 'ann' },
+    'as-groups': { as: '', 'as-groups': ['admins'] },
+    'as-user-extra': { 'as-user-extra': { scope: ['all'] } },
+    'auth-provider': { 'auth-provider': { name: 'oidc' } },
+  }))
+    await assert.rejects(access(user), {
+      name: 'KubeconfigError',
+      message: new RegExp(`config: a user has "${name}"`),
+    });
+  await access({ as: '', 'as-groups': [] });
+});
