@@ -31,8 +31,8 @@ interface Kept {
   sent: number;
   /** The API server's answer to the last patch, and the changes that it dropped because its version lacks the fields. */
   answer?: { readonly status: Pod['status']; readonly dropped: StatusPatch };
-  /** The number of consecutive failures to send the status. */
-  failures?: number;
+  /** The time of the first of consecutive failures to send the status, by the monotonic clock. */
+  failingSinceMs?: number;
   /** A warning about these failures was logged. */
   hasWarned?: true;
   /** The time of the first change that the API server does not have. */
@@ -290,7 +290,7 @@ class PodStatusManager implements StatusManager {
         kept.answer = { status: answer.status, dropped: this.#changes(answer, status, mayStillRun) };
       }
       kept.sent = version;
-      delete kept.failures;
+      delete kept.failingSinceMs;
       delete kept.hasWarned;
       this.#caughtUp(kept);
       await this.#deleteIfFinished(client, kept, current, signal);
@@ -301,12 +301,12 @@ class PodStatusManager implements StatusManager {
         if (!isStaticPod(kept.pod)) kept.sent = version;
         return;
       }
-      kept.failures = (kept.failures ?? 0) + 1;
+      const { clock, logger } = this.#options;
+      kept.failingSinceMs ??= clock.monotonic();
       const fields = { pod: `${namespace}/${name}`, err: errorMessage(error) };
-      const { logger } = this.#options;
-      // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next attempt.
-      // Consecutive failures of other kinds cause one warning.
-      const isExpected = kept.failures === 1 && isStatusError(error, 'Forbidden');
+      // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next resync, while
+      // its containers may change several times. Consecutive failures of other kinds cause one warning.
+      const isExpected = isStatusError(error, 'Forbidden') && clock.monotonic() - kept.failingSinceMs < RESYNC_MS;
       if (isExpected || kept.hasWarned === true) logger.debug(fields, 'Cannot send the status of a pod yet');
       else {
         kept.hasWarned = true;

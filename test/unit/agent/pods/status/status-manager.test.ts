@@ -114,6 +114,19 @@ describe('the status manager', () => {
       assert.deepEqual(counts, warnings);
     });
 
+  it('does not warn of a deleted pod whose containers change several times before the deletion is seen', async (t) => {
+    const seen: string[] = [];
+    const logger = { ...silentLogger, warn: (_fields: object, message: string) => void seen.push(message) };
+    const { clock, client, manager, pod } = setUp(t, podOf('u'), logger);
+    client.intercept(() => Promise.reject(newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found')));
+    for (const phase of ['Pending', 'Running', 'Succeeded'] as const) {
+      manager.set(pod, { phase });
+      await clock.advance(1000);
+      await clock.settle();
+    }
+    assert.deepEqual(seen, []);
+  });
+
   it('sends the newest of several statuses once', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     for (const phase of ['Pending', 'Running'] as const) manager.set(pod, { phase });
