@@ -39,7 +39,8 @@ export async function rememberImported(rootDirectory: string, names: readonly st
 }
 
 /**
- * Loads the `*.tar` files of a directory, for hosts without a registry. An archive that cannot be loaded is logged and skipped.
+ * Loads the `*.tar` files of a directory, for hosts without a registry. An archive that cannot be loaded is logged and skipped,
+ * and so is a directory that cannot be read. The directory is optional.
  */
 export async function loadPreloadedImages(
   directory: string,
@@ -47,8 +48,10 @@ export async function loadPreloadedImages(
   rootDirectory: string,
   logger: Logger,
 ): Promise<void> {
-  // The directory is optional.
-  const names = await readdir(directory).catch(() => []);
+  const names = await readdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') logger.error({ err: error, directory }, 'Cannot read the folder of image archives');
+    return [];
+  });
   for (const name of names.filter((entry) => entry.endsWith('.tar')).toSorted()) {
     const archive = join(directory, name);
     try {

@@ -55,3 +55,14 @@ test('archives of a directory are loaded in order; one that cannot be loaded is 
   assert.deepEqual(failed, ['broken.tar']);
   assert.deepEqual(await importedImages(root), ['a.tar', 'b.tar']);
 });
+
+test('a folder of archives that cannot be read is logged, and a missing one is not', async () => {
+  const logged: unknown[] = [];
+  const logger = { ...silentLogger, error: (fields: object) => logged.push(Reflect.get(fields, 'directory')) };
+  const runtime = { loadImages: () => assert.fail('there is no archive') };
+  const file = join(root, 'a-file');
+  await writeFile(file, '');
+  await loadPreloadedImages(join(root, 'missing'), runtime, root, logger);
+  await loadPreloadedImages(file, runtime, root, logger);
+  assert.deepEqual(logged, [file]);
+});
