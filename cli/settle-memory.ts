@@ -37,8 +37,8 @@ export function settleMemory(clock: Clock): void {
     const before = performance.eventLoopUtilization();
     clock.after(CHECK_MS, () => {
       const isQuiet = performance.eventLoopUtilization(before).utilization < QUIET;
-      const hasGrown = (): boolean => process.memoryUsage.rss() >= settledBytes + GROWN_BYTES;
-      if (!isQuiet || clock.monotonic() < notBeforeMs || !hasGrown()) {
+      const hasGrown = process.memoryUsage.rss() >= settledBytes + GROWN_BYTES;
+      if (!isQuiet || !hasGrown || clock.monotonic() < notBeforeMs) {
         wait();
         return;
       }
