@@ -5,7 +5,7 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
-import { readOwnFile } from '../agent/files/regular-file.ts';
+import { readOwnFile } from '../agent/base/files/regular-file.ts';
 import type { Agent } from '../agent/main.ts';
 import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';
 import type { Logger } from '../api/component/logger.ts';

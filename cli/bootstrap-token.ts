@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { formatTime } from '../api/machinery/clock.ts';
 import type { KubeObject } from '../api/meta/object.ts';
-import { BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_TYPE } from '../controlplane/authentication/bootstrap-token.ts';
+import { BOOTSTRAP_TOKEN, BOOTSTRAP_TOKEN_TYPE } from '../controlplane/security/authentication/bootstrap-token.ts';
 import { SYSTEM_NAMESPACE } from '../api/meta/system-namespaces.ts';
 
 /** The namespace in which the token authenticator looks for tokens. */

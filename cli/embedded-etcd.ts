@@ -2,8 +2,14 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { GrpcTls } from '../api/grpc/grpc-channel.ts';
-import { certificatePath, etcdPaths, keyPath, readEtcdClient, readMember } from '../controlplane/etcd/etcd-files.ts';
-import { withFirst, withMembers } from '../controlplane/etcd/etcd-membership.ts';
+import {
+  certificatePath,
+  etcdPaths,
+  keyPath,
+  readEtcdClient,
+  readMember,
+} from '../controlplane/storage/etcd-member/etcd-files.ts';
+import { withFirst, withMembers } from '../controlplane/storage/etcd-member/etcd-membership.ts';
 import type { EtcdMember } from '../controlplane/storage/etcd/etcd-members.ts';
 import { CommandError } from './command.ts';
 import type { EmbeddedEtcd } from './control-plane-bundle.ts';

@@ -5,7 +5,7 @@ import { silentLogger } from '../api/component/logger.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
 import type { GrpcTls } from '../api/grpc/grpc-channel.ts';
 import { loadSchema } from '../api/schema/table.ts';
-import { buildEncryption } from '../controlplane/encryption/build.ts';
+import { buildEncryption } from '../controlplane/storage/encryption/build.ts';
 import { storageFlags } from '../controlplane/options/storage.ts';
 import { connectEtcd } from '../controlplane/storage/etcd/etcd-client.ts';
 import { etcdTlsProblem, readEtcdTls } from '../controlplane/storage/etcd/etcd-tls.ts';

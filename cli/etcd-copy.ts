@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { silentLogger } from '../api/component/logger.ts';
-import { STORAGE_FILE } from '../controlplane/backup/backup.ts';
+import { STORAGE_FILE } from '../controlplane/storage/backup/backup.ts';
 import {
   type Contents,
   contentsOf,

@@ -4,8 +4,8 @@ import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { formatTime, systemClock } from '../api/machinery/clock.ts';
 import { replaceFile, syncFolder, syncTree } from '../api/machinery/replace-file.ts';
-import { BACKED_UP, STORAGE_FILE } from '../controlplane/backup/backup.ts';
-import { UNFINISHED_RESTORE } from '../controlplane/backup/unfinished-restore.ts';
+import { BACKED_UP, STORAGE_FILE } from '../controlplane/storage/backup/backup.ts';
+import { UNFINISHED_RESTORE } from '../controlplane/storage/backup/unfinished-restore.ts';
 
 /**
  * Moves the existing data of a data directory aside and that of `fresh`, a directory in it, to its place. Resolves to the

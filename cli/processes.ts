@@ -1,7 +1,7 @@
 /** Finds running orchlet processes of this host by the files that contain their process ids. */
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { readOwnedFile } from '../agent/files/regular-file.ts';
+import { readOwnedFile } from '../agent/base/files/regular-file.ts';
 import { replaceFile } from '../api/machinery/replace-file.ts';
 
 /**

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
-import { FLOORS, LATER, ROOT, type Source, sources } from './source-files.ts';
+import { districtOf, districtsOf, FLOORS, LATER, ROOT, roomOf, type Source, sources } from './source-files.ts';
 
 /** What each folder may import besides itself, and why. */
 const ALLOWED: Readonly<Record<string, { readonly from: readonly string[]; readonly why: string }>> = {
@@ -53,7 +53,7 @@ test('imports point the allowed way', () => {
   assert.deepEqual(wrong, []);
 });
 
-test('the tables of docs/architecture.md list the folders from the highest to the lowest', () => {
+test('the tables of docs/architecture.md list the districts from the highest to the lowest', () => {
   const page = readFileSync(join(ROOT, 'docs/architecture.md'), 'utf8');
   for (const [heading, side] of [
     ['`api/`', 'api'],
@@ -63,32 +63,15 @@ test('the tables of docs/architecture.md list the folders from the highest to th
     const [rows = ''] = page.split(`| ${heading}, from the top | owns |\n| --- | --- |\n`)[1]?.split('\n\n') ?? [];
     const cells = rows.split('\n').map((row) => row.split('|')[1] ?? '');
     const folders = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)\/`/g)].map(([, folder]) => folder));
-    assert.deepEqual(folders, FLOORS[side]?.toReversed());
+    assert.deepEqual(folders, districtsOf(side).toReversed());
   }
 });
 
-/** Imports that run up, and why they may. */
-const UPWARD: ReadonlyMap<string, string> = new Map([
-  [
-    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/definition.ts',
-    'CustomResourceDefinition is a kind of the registry that defines the custom resources above it',
-  ],
-  [
-    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/definition-validation.ts',
-    'the same',
-  ],
-  [
-    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/formats.ts',
-    'the same',
-  ],
-]);
-
-test('within a side, imports point to lower folders only', () => {
+test('within a side, imports point to lower rooms only', () => {
   const floorOf = (path: string): number => {
-    const [side = '', folder = '', ...rest] = path.split('/');
-    const floors = FLOORS[side] ?? [];
+    const floors = FLOORS[folderOf(path)] ?? [];
     // Files of the side's root put the folders together.
-    return rest.length === 0 ? floors.length : floors.indexOf(folder);
+    return path.split('/').length === 2 ? floors.length : floors.indexOf(roomOf(path) ?? '');
   };
   const homeless = sources
     .map(({ path }) => path)
@@ -103,7 +86,23 @@ test('within a side, imports point to lower folders only', () => {
       .filter((target) => floorOf(target) > floorOf(path))
       .map((target) => `${path} -> ${target}`),
   );
-  assert.deepEqual(upward.toSorted(), [...UPWARD.keys()].toSorted());
+  assert.deepEqual(upward, []);
+});
+
+test('the districts of a side stand on at most eight floors', () => {
+  for (const side of ['agent', 'controlplane']) {
+    const below = new Map(districtsOf(side).map((district) => [district, new Set<string>()]));
+    for (const { path, imports, typeImports } of sources.filter((source) => folderOf(source.path) === side))
+      for (const target of [...imports, ...typeImports].filter((each) => folderOf(each) === side)) {
+        const [from, to] = [districtOf(path), districtOf(target)];
+        if (from !== undefined && to !== undefined && from !== to) below.get(from)?.add(to);
+      }
+    const floors = new Map<string, number>();
+    // The order of the rooms is that of the districts, so the floors of all lower districts are known.
+    for (const [district, lower] of below)
+      floors.set(district, 1 + Math.max(0, ...[...lower].map((one) => floors.get(one) ?? Infinity)));
+    assert.ok(Math.max(...floors.values()) <= 8, `${side}: ${JSON.stringify([...floors])}`);
+  }
 });
 
 test('files do not import each other in circles, types and later imports included', () => {
@@ -134,8 +133,11 @@ test('every file is used by the program', () => {
 
 /** Exports that no other file of the program imports, and what they are for. */
 const FOR_OTHERS: ReadonlyMap<string, string> = new Map([
-  ['controlplane/authentication/authenticators.ts AUTHENTICATORS', 'the rows that docs/security.md has to list'],
-  ['controlplane/authorization/authorizers.ts AUTHORIZERS', 'the same'],
+  [
+    'controlplane/security/authentication/authenticators.ts AUTHENTICATORS',
+    'the rows that docs/security.md has to list',
+  ],
+  ['controlplane/security/authorization/authorizers.ts AUTHORIZERS', 'the same'],
   ['controlplane/main.ts ControlPlaneOptions', 'users of the npm package import it'],
   ['controlplane/main.ts startControlPlane', 'the same'],
 ]);
@@ -216,16 +218,25 @@ function loadedWith(path: string): string[] {
   return [...loaded];
 }
 
+/** The rooms of `controllers/` that belong to the API server, and that its start runs itself. */
+const OF_THE_START: ReadonlySet<string> = new Set([
+  'controllers/cluster-objects',
+  'controllers/manifests',
+  'controllers/metrics-api',
+]);
+
 test('a control plane is ready before controllers and scheduler are loaded, and loads etcd and encryption only for use', () => {
-  const later = /^controlplane\/(?:scheduler\/|controllers\/[^/]+\/|storage\/etcd\/|encryption\/|start\/etcd-store)/;
+  const later = /^controlplane\/(?:scheduler\/|controllers\/[^/]+\/|storage\/(?:etcd|encryption)\/|start\/etcd-store)/;
   // The start uses the names and classes of these small files.
   const small = new Set([
     'controlplane/storage/etcd/keys.ts',
-    'controlplane/encryption/reencrypt.ts',
+    'controlplane/storage/encryption/reencrypt.ts',
     'controlplane/controllers/certificates/certificate-signer.ts',
     'controlplane/controllers/certificates/certificate-requests.ts',
   ]);
-  const early = loadedWith('controlplane/main.ts').filter((path) => later.test(path) && !small.has(path));
+  const early = loadedWith('controlplane/main.ts').filter(
+    (path) => later.test(path) && !small.has(path) && !OF_THE_START.has(roomOf(path) ?? ''),
+  );
   assert.deepEqual(early, []);
 });
 
@@ -436,7 +447,7 @@ const OWN_LOOPS: ReadonlyMap<string, string> = new Map([
   ['agent/runtime/logs/log-reader.ts', 'it reads a file as it grows'],
   ['agent/sources/pod-config.ts', 'it restarts a source that failed'],
   ['agent/volumes/referenced-objects.ts', 'it ends with an object that cannot change'],
-  ['controlplane/etcd/etcd-supervisor.ts', 'it ends with a member that was removed'],
+  ['controlplane/storage/etcd-member/etcd-supervisor.ts', 'it ends with a member that was removed'],
   ['controlplane/standby/log-stream.ts', 'it reads a log as it grows'],
   ['controlplane/storage/etcd/etcd-watch.ts', 'how it goes on depends on how the watch ended'],
 ]);
@@ -512,12 +523,12 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'cli/commands/explain-eviction.ts': 'a report that is printed',
   'api/component/logging.ts': 'log lines; large integers are written as texts',
   'api/meta/field-error.ts': 'a value in a message',
-  'controlplane/aggregation/backend-openapi.ts': 'OpenAPI documents of aggregated servers, and not objects',
-  'controlplane/authentication/jwt.ts': 'the numbers of a token are points in time',
-  'controlplane/authentication/oidc.ts': 'metadata and keys of an issuer have no numbers',
-  'controlplane/authentication/webhook-token.ts': 'a TokenReview has no numbers',
-  'controlplane/authorization/abac.ts': 'a policy has no numbers',
-  'controlplane/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
+  'controlplane/registry/aggregation/backend-openapi.ts': 'OpenAPI documents of aggregated servers, and not objects',
+  'controlplane/security/authentication/jwt.ts': 'the numbers of a token are points in time',
+  'controlplane/security/authentication/oidc.ts': 'metadata and keys of an issuer have no numbers',
+  'controlplane/security/authentication/webhook-token.ts': 'a TokenReview has no numbers',
+  'controlplane/security/authorization/abac.ts': 'a policy has no numbers',
+  'controlplane/security/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
   'controlplane/registry/kinds/core/agent-request.ts': 'measurements are doubles',
   'api/schema/spec-diff.ts': 'a message that shows a difference',
   'controlplane/storage/cached-object.ts': 'labels are texts',
@@ -610,13 +621,13 @@ test('the agent reaches what containers can write only through files/beneath.ts'
 const RENAMING = new Map([
   ['api/machinery/replace-file.ts', 'it is the primitive'],
   [
-    'agent/files/beneath.ts',
+    'agent/base/files/beneath.ts',
     'it renames by descriptors; its callers sync what has to last, or write it again at a start',
   ],
   ['cli/backup/file.ts', 'the name is that of a scratch file'],
   ['cli/commands/backup.ts', 'the name is that of a scratch file'],
   ['cli/exchange-data.ts', 'it syncs the folders once for many names, behind the mark of an unfinished restore'],
-  ['controlplane/audit/log-sink.ts', 'a log whose rotation is lost is rotated again'],
+  ['controlplane/server/audit/log-sink.ts', 'a log whose rotation is lost is rotated again'],
 ]);
 
 test('files are renamed durably, by replaceFile and moveFile, except where a reason is given', () => {

@@ -44,15 +44,16 @@ export const sources: readonly Source[] = globSync('{api,agent,controlplane,cli,
   .sort()
   .map(readSource);
 /**
- * The folders of each side from the lowest to the highest. A file imports from its own folder and from lower ones only, types
+ * The rooms of each side from the lowest to the highest: the folders of the first level, which are the **districts**, and
+ * those within a district that have a place of their own. A file imports from its own room and from lower ones only, types
  * included, so that each side can be read from the bottom.
  */
 export const FLOORS: Readonly<Record<string, readonly string[]>> = {
   api: ['meta', 'component', 'machinery', 'schema', 'codec', 'pki', 'grpc', 'http', 'kinds', 'cel', 'client'],
   agent: [
-    'files',
-    'model',
-    'protocols',
+    'base/files',
+    'base/model',
+    'base/protocols',
     'network',
     'runtime',
     'sources',
@@ -67,28 +68,44 @@ export const FLOORS: Readonly<Record<string, readonly string[]>> = {
   ],
   controlplane: [
     'model',
-    'readers',
-    'pki',
     'scheduler',
+    'security/pki',
+    'security/authentication',
+    'security/authorization',
+    'security/admission',
     'storage',
-    'etcd',
-    'authentication',
-    'authorization',
-    'aggregation',
-    'admission',
+    'storage/etcd-member',
+    'storage/encryption',
+    'storage/backup',
+    'registry/schemas',
     'registry',
-    'custom-resources',
-    'metrics-api',
+    'registry/aggregation',
+    'registry/custom-resources',
+    'controllers/metrics-api',
     'controllers',
-    'manifests',
-    'bootstrap',
+    'controllers/cluster-objects',
+    'controllers/manifests',
     'options',
     'server',
-    'reviews',
-    'encryption',
-    'backup',
-    'audit',
+    'server/reviews',
+    'server/audit',
     'standby',
     'start',
   ],
 };
+
+/** Returns the room of a path such as `agent/pods/housekeeping.ts`, or `undefined` for a file at the root of a side. */
+export function roomOf(path: string): string | undefined {
+  const [side = '', ...below] = path.split('/');
+  const within = below.join('/');
+  const rooms = (FLOORS[side] ?? []).filter((room) => within.startsWith(`${room}/`));
+  return rooms.toSorted((a, b) => b.length - a.length)[0];
+}
+
+/** Returns the district of a path, or `undefined` for a file at the root of a side. */
+export const districtOf = (path: string): string | undefined => roomOf(path)?.split('/')[0];
+
+/** Returns the districts of a side from the lowest to the highest. */
+export const districtsOf = (side: string): string[] => [
+  ...new Set((FLOORS[side] ?? []).map((room) => room.split('/')[0] ?? '')),
+];

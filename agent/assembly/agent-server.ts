@@ -24,7 +24,7 @@ import type { StatisticsPages } from '../resources/statistics/statistics-pages.t
 import type { SystemLogsOptions } from '../server/system-logs.ts';
 import type { Zpages } from '../server/zpages.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';
-import { cipherName, groupNames } from '../server/tls-names.ts';
+import { cipherName, groupNames } from '../options/tls-names.ts';
 import type { ApiClients } from './api-clients.ts';
 
 interface AssembledServerOptions {

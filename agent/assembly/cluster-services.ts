@@ -12,7 +12,7 @@ import { endpointSlices, services } from '../../api/client/resources.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { NodeObject } from '../model/node.ts';
+import type { NodeObject } from '../base/model/node.ts';
 import type { ServiceLister } from '../runtime/kuberuntime/environment.ts';
 import { takeNamespaceLock } from '../network/namespace-lock.ts';
 import { hostNftables } from '../network/nftables.ts';

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { Client } from '../../api/client/client.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { credentialProviderMetrics } from '../resources/statistics/pull-metrics.ts';
-import { ConfigurationError } from '../model/configuration-error.ts';
+import { ConfigurationError } from '../base/model/configuration-error.ts';
 import { readCredentialProviders } from '../runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../runtime/images/credential-providers.ts';
 import type { TokenManager } from '../volumes/token-manager.ts';

@@ -5,8 +5,8 @@
 import { CoreEventRecorder, referenceTo } from '../../api/client/event-recorder.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
 import { nodes, pods as podsResource } from '../../api/client/resources.ts';
-import type { NodeObject } from '../model/node.ts';
-import type { PodEventRecorder } from '../model/pod-events.ts';
+import type { NodeObject } from '../base/model/node.ts';
+import type { PodEventRecorder } from '../base/model/pod-events.ts';
 import type { Base } from './base.ts';
 
 /** Records events about pods and about the node of this agent. Nothing throws or waits for the API server. */

@@ -3,7 +3,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { listeningPorts } from '../host/listening-ports.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import { hostPorts } from '../pods/workers/node-fit.ts';
 import type { ClusterServices } from './cluster-services.ts';
 

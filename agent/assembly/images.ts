@@ -1,6 +1,6 @@
 /** Creates the image manager and the image garbage collection from the options: credentials, pull records, metrics. */
-import type { Pod } from '../model/pod.ts';
-import type { ReferencedObjects } from '../model/referenced-objects.ts';
+import type { Pod } from '../base/model/pod.ts';
+import type { ReferencedObjects } from '../base/model/referenced-objects.ts';
 import type { NodeInfo } from '../pods/workers/node-info.ts';
 import type { PodStartups } from '../resources/statistics/pod-startup.ts';
 import { pullMetrics } from '../resources/statistics/pull-metrics.ts';

@@ -1,7 +1,7 @@
 /** Creates the graceful node shutdown from the options. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import { systemLogind } from '../node/shutdown/logind.ts';
 import { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
 import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';

@@ -5,7 +5,7 @@
  */
 import { background } from '../../api/machinery/background.ts';
 import { untilAborted } from '../../api/machinery/clock.ts';
-import type { NodeObject } from '../model/node.ts';
+import type { NodeObject } from '../base/model/node.ts';
 import {
   AddressBinder,
   addressTable,

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Client } from '../../api/client/client.ts';
-import { ConfigurationError } from '../model/configuration-error.ts';
-import type { Pod } from '../model/pod.ts';
+import { ConfigurationError } from '../base/model/configuration-error.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { AgentFlags } from '../options/agent-options.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import type { EvictionSettings } from '../resources/eviction/thresholds.ts';

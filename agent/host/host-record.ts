@@ -3,7 +3,7 @@
  * `orchlet doctor` read it, because they do not know the flags of the agent.
  */
 import { join } from 'node:path';
-import { readOwnFile } from '../files/regular-file.ts';
+import { readOwnFile } from '../base/files/regular-file.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** The name of the file in the root directory of the agent. */

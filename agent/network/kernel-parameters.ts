@@ -6,7 +6,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { errorMessage } from '../../api/meta/error-message.ts';
-import { readOwnFile } from '../files/regular-file.ts';
+import { readOwnFile } from '../base/files/regular-file.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { networkNamespace } from './namespace-lock.ts';
 

@@ -7,7 +7,7 @@
  * each server has to prove, and addresses of this host, of its link and of metadata servers are left out.
  */
 import { join } from 'node:path';
-import { readOwnFile } from '../files/regular-file.ts';
+import { readOwnFile } from '../base/files/regular-file.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';

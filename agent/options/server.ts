@@ -1,5 +1,5 @@
 /** The options of the agent's server, its authentication and authorization, and its health port. */
-import { cipherName, GROUPS } from '../server/tls-names.ts';
+import { cipherName, GROUPS } from './tls-names.ts';
 import { address, notNegative, portOrNone } from './checks.ts';
 import { numbers } from './json-forms.ts';
 import { field, option } from './option.ts';

@@ -12,7 +12,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { VolumeManager } from '../volumes/pod-volumes.ts';
 import type { ProbeManager } from './prober/probe-manager.ts';
 import type { StatusManager } from './status/status-manager.ts';

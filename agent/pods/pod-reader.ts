@@ -6,7 +6,7 @@ import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import { loadSchema } from '../../api/schema/table.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { PodReader } from '../sources/static-pod.ts';
 
 /** Creates the reader, and loads the schema of pods once. Throws if the schema has no pods, which is a bug. */

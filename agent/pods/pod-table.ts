@@ -1,5 +1,5 @@
 /** The pods of this node: the desired ones, those under admission, and the states of their workers with their statuses. */
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { PodConfig } from '../sources/pod-config.ts';
 import type { StatusManager } from './status/status-manager.ts';
 import type { PodManager } from './workers/pod-manager.ts';

@@ -3,8 +3,8 @@
  * a container that cannot be stopped must not keep a critical pod from starting.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { PodEventRecorder } from '../model/pod-events.ts';
-import type { Pod } from '../model/pod.ts';
+import type { PodEventRecorder } from '../base/model/pod-events.ts';
+import type { Pod } from '../base/model/pod.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';
 import type { PodKiller } from './workers/kill-pod.ts';
 import type { PodWorkers } from './workers/pod-workers.ts';

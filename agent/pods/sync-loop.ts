@@ -5,7 +5,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { MirrorPods } from '../sources/mirror-pods.ts';
 import type { PodConfig, PodUpdate } from '../sources/pod-config.ts';
 import type { StatusManager } from './status/status-manager.ts';
@@ -14,7 +14,7 @@ import type { PodTable } from './pod-table.ts';
 import type { Preemption } from './preemption.ts';
 import type { PodAdmission, Refusal, Verdict } from './workers/pod-admission.ts';
 import type { PodAllocations } from './workers/pod-allocation.ts';
-import { isMirrorPod, isStaticPod } from '../model/pod-kinds.ts';
+import { isMirrorPod, isStaticPod } from '../base/model/pod-kinds.ts';
 import type { PodManager } from './workers/pod-manager.ts';
 import type { PodSync } from './workers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './workers/pod-workers.ts';

@@ -1,5 +1,5 @@
 /** Defines what the runtime needs from the volumes of a pod to configure its containers. The volume manager implements it. */
-import type { Container, Pod } from '../model/pod.ts';
+import type { Container, Pod } from '../base/model/pod.ts';
 import type { Device, Mount } from './runtime.ts';
 
 /** The mounts and devices of one container. */

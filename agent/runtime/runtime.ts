@@ -4,7 +4,7 @@
  * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
  * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
  */
-import type { CniPlaces } from '../network/podnetwork/cni-configuration.ts';
+import type { CniPlaces } from '../base/model/cni-places.ts';
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from './runtime-security.ts';
 import type { ContainerStats } from './runtime-stats.ts';

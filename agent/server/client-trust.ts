@@ -8,7 +8,7 @@ import type { TLSSocket } from 'node:tls';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { type Certificate, parseCertificate, parseCertificates } from '../../api/pki/certificate.ts';
 import { verifyChain } from '../../api/pki/chain.ts';
-import { readRegularFile } from '../files/regular-file.ts';
+import { readRegularFile } from '../base/files/regular-file.ts';
 
 /** The maximum size of a file of CAs. The bundles of operating systems have some hundred kilobytes. */
 const MAX_BYTES = 16 << 20;

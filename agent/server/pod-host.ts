@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
-import type { ContainerStatusJson, Pod } from '../model/pod.ts';
+import type { ContainerStatusJson, Pod } from '../base/model/pod.ts';
 import type { PodTable } from '../pods/pod-table.ts';
 import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
 import { runningPods } from '../runtime/kuberuntime/running-pods.ts';

@@ -10,7 +10,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import { METRICS_HEADERS } from '../../api/component/metrics.ts';
 import { splitTarget } from '../../api/http/request-path.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { PodHost } from './pod-host.ts';
 import { type Signal, SIGNALS } from '../resources/eviction/thresholds.ts';
 import type { LocalVolumes } from '../volumes/local-volumes.ts';

@@ -12,7 +12,7 @@ import { createGzip } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { FieldError } from '../../api/meta/field-error.ts';
 import { newStatusError } from '../../api/meta/status-error.ts';
-import { Directory, ifMissing, inDirectory, IrregularFileError } from '../files/beneath.ts';
+import { Directory, ifMissing, inDirectory, IrregularFileError } from '../base/files/beneath.ts';
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
 import { parseTarget } from './request-target.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';

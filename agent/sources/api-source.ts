@@ -8,7 +8,7 @@ import { Informers } from '../../api/client/informer.ts';
 import type { Client } from '../../api/client/client.ts';
 import { type Clock, untilAborted, whenAborted } from '../../api/machinery/clock.ts';
 import { pods as podsResource } from '../../api/client/resources.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { OnPods, PodSource } from './pod-source.ts';
 
 interface ApiSourceOptions {

@@ -3,9 +3,9 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/client/client.ts';
 import { pods as podsResource } from '../../api/client/resources.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
-import type { NodeObject } from '../model/node.ts';
-import { ANNOTATION_CONFIG_HASH, isStaticPod } from '../model/pod-kinds.ts';
-import type { Pod, PodStatus } from '../model/pod.ts';
+import type { NodeObject } from '../base/model/node.ts';
+import { ANNOTATION_CONFIG_HASH, isStaticPod } from '../base/model/pod-kinds.ts';
+import type { Pod, PodStatus } from '../base/model/pod.ts';
 import type { KubeObject, ObjectMeta } from '../../api/meta/object.ts';
 import { MIRROR_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
 

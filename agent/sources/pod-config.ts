@@ -5,8 +5,8 @@
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, pause } from '../../api/machinery/clock.ts';
-import { ANNOTATION_CONFIG_SEEN } from '../model/pod-kinds.ts';
-import type { Pod } from '../model/pod.ts';
+import { ANNOTATION_CONFIG_SEEN } from '../base/model/pod-kinds.ts';
+import type { Pod } from '../base/model/pod.ts';
 import { type ShapedPod, shapedPod } from './pod-shape.ts';
 import type { PodSource, PodSourceName } from './pod-source.ts';
 

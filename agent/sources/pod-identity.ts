@@ -3,7 +3,7 @@
  * directories, files and containers, and a manifest may have any text as uid. `pod-shape.ts` applies this check to the pods of
  * all sources before they reach the sync loop.
  */
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 
 /**
  * Matches every name and uid that the API allows. It does not match `.`, `..`, path separators and the separators of log

@@ -6,7 +6,7 @@ import { pods } from '../../api/client/resources.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { shapedObject } from '../../api/schema/shape.ts';
 import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import { identityFault } from './pod-identity.ts';
 import type { PodSourceName } from './pod-source.ts';
 

@@ -1,5 +1,5 @@
 /** Defines a source of pods. It reports its full set with each change, and `pod-config.ts` computes the differences. */
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 
 /** The name in the annotation `kubernetes.io/config.source`; submitted pods have a source of their own. */
 export type PodSourceName = 'api' | 'file' | 'http' | 'submitted';

@@ -9,8 +9,8 @@ import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { makeFolder, removeFile, replaceFile } from '../../api/machinery/replace-file.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
-import { readRegularFile } from '../files/regular-file.ts';
-import type { Pod } from '../model/pod.ts';
+import { readRegularFile } from '../base/files/regular-file.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
 

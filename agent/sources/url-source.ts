@@ -11,7 +11,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { periodically } from '../../api/machinery/periodic.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { PodSource } from './pod-source.ts';
 import { type PodReader, readManifest } from './static-pod.ts';
 

@@ -6,7 +6,7 @@
  * it.
  */
 import { randomBytes } from 'node:crypto';
-import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
+import { Directory, ifMissing, inDirectory } from '../base/files/beneath.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 
 /** A file of the set. */

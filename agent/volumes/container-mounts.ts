@@ -1,7 +1,7 @@
 /** Computes a container's mounts and devices from the mounted volumes of its pod, and binds sub-paths safely. */
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Container, Pod } from '../model/pod.ts';
+import type { Container, Pod } from '../base/model/pod.ts';
 import { type PreparedMounts, VolumeError } from '../runtime/container-volumes.ts';
 import { expand } from '../runtime/kuberuntime/environment.ts';
 import { formatPod } from '../runtime/kuberuntime/pod-containers.ts';

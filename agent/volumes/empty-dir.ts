@@ -3,9 +3,9 @@ import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
-import type { Pod, Volume } from '../model/pod.ts';
+import type { Pod, Volume } from '../base/model/pod.ts';
 import { limitsOf, podResources } from '../runtime/kuberuntime/resources.ts';
-import { inDirectory } from '../files/beneath.ts';
+import { inDirectory } from '../base/files/beneath.ts';
 import { openToAll } from './ownership.ts';
 import type { PodMounts } from './pod-mounts.ts';
 

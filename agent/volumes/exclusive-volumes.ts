@@ -8,7 +8,7 @@
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
-import { removeTree } from '../files/beneath.ts';
+import { removeTree } from '../base/files/beneath.ts';
 
 const DIRECTORY = 'exclusive-volumes';
 

@@ -17,7 +17,7 @@ import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { dnsSubdomainErrors } from '../../api/meta/names.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import { ifMissing, inDirectory } from '../files/beneath.ts';
+import { ifMissing, inDirectory } from '../base/files/beneath.ts';
 import type { FolderLimits } from '../host/project-quota.ts';
 
 /** The prefix of the names of removed folders. No volume has such a name: names of API objects do not begin with a dot. */

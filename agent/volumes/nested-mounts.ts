@@ -3,8 +3,8 @@
  * the runtime cannot create one there.
  */
 import { posix } from 'node:path';
-import type { Container, Pod } from '../model/pod.ts';
-import type { Directory } from '../files/beneath.ts';
+import type { Container, Pod } from '../base/model/pod.ts';
+import type { Directory } from '../base/files/beneath.ts';
 import type { Payload } from './atomic-writer.ts';
 
 /** Returns the relative paths of other volumes that are mounted directly below the volume, except its own files. Pure. */

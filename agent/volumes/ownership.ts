@@ -4,8 +4,8 @@
  * so it is walked by descriptors: no link can redirect a change to a file of the host.
  */
 import { chmod, chown } from 'node:fs/promises';
-import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';
-import { WaitingNames } from '../files/waiting-names.ts';
+import { descriptorPath, Directory, ifMissing, inDirectory } from '../base/files/beneath.ts';
+import { WaitingNames } from '../base/files/waiting-names.ts';
 
 interface OwnershipOptions {
   readonly gid: number;

@@ -3,8 +3,8 @@
  * `PayloadSources`. Errors name the missing reference as the kubelet's events do.
  */
 import { errorMessage } from '../../api/meta/error-message.ts';
-import type { Container, Pod, Volume } from '../model/pod.ts';
-import type { ReferencedObjects } from '../model/referenced-objects.ts';
+import type { Container, Pod, Volume } from '../base/model/pod.ts';
+import type { ReferencedObjects } from '../base/model/referenced-objects.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
 import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';

@@ -8,8 +8,8 @@ import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { V1PersistentVolume } from '@kubernetes/client-node';
-import type { Container, Pod } from '../model/pod.ts';
-import type { Wire } from '../model/wire.ts';
+import type { Container, Pod } from '../base/model/pod.ts';
+import type { Wire } from '../base/model/wire.ts';
 import { VolumeNotProcessedError } from './volume-failure.ts';
 
 /** A `v1` PersistentVolume with a name. */

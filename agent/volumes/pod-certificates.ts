@@ -16,8 +16,8 @@ import { createCsr } from '../../api/pki/certificate-request.ts';
 import { readPem, writePem } from '../../api/pki/pem.ts';
 import type { KeyPair } from '../../api/pki/signing.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import type { PodEventRecorder } from '../model/pod-events.ts';
-import type { Pod, Volume } from '../model/pod.ts';
+import type { PodEventRecorder } from '../base/model/pod-events.ts';
+import type { Pod, Volume } from '../base/model/pod.ts';
 
 /** A projected source `podCertificate`. */
 export type PodCertificateSource = NonNullable<

@@ -4,8 +4,8 @@
  * files of a host.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { Pod } from '../model/pod.ts';
-import type { ReferencedObjects } from '../model/referenced-objects.ts';
+import type { Pod } from '../base/model/pod.ts';
+import type { ReferencedObjects } from '../base/model/referenced-objects.ts';
 import { type StaticObjectKey, staticObjectKey, type StaticObjects } from '../sources/static-objects.ts';
 import { configMapNames, secretNames } from './referenced-objects.ts';
 import { SOURCE_ANNOTATION } from '../../api/kinds/pod-annotations.ts';

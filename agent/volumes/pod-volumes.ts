@@ -1,5 +1,5 @@
 /** Defines the interface of the volume manager, and what it reports about the volumes of a pod. */
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { ContainerVolumes } from '../runtime/container-volumes.ts';
 import { allContainers } from '../runtime/kuberuntime/pod-containers.ts';
 

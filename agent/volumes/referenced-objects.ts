@@ -10,8 +10,8 @@ import { type Clock, pause } from '../../api/machinery/clock.ts';
 import { configMaps, secrets } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
-import type { Pod } from '../model/pod.ts';
-import type { ReferencedObjects } from '../model/referenced-objects.ts';
+import type { Pod } from '../base/model/pod.ts';
+import type { ReferencedObjects } from '../base/model/referenced-objects.ts';
 
 interface Watched {
   readonly resource: Resource;

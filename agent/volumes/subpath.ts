@@ -5,7 +5,7 @@
  */
 import { type FileHandle, mkdir, realpath, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
-import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
+import { Directory, ifMissing, inDirectory } from '../base/files/beneath.ts';
 import type { Mounter } from './mounter.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 

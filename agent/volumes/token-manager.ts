@@ -7,7 +7,7 @@ import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { serviceAccounts } from '../../api/client/resources.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { Pod } from '../model/pod.ts';
+import type { Pod } from '../base/model/pod.ts';
 import type { TokenRequestSpec } from './payload.ts';
 
 interface KeptToken {

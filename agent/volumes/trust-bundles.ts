@@ -2,7 +2,7 @@
  * The certificates of cluster trust bundles for projected volumes: those of one bundle by name, or of all bundles of a signer
  * that match a selector. They are read at each refresh of the volume, without duplicates and in a stable order.
  */
-import type { Volume } from '../model/pod.ts';
+import type { Volume } from '../base/model/pod.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import type { Client, Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

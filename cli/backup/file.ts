@@ -11,7 +11,7 @@ import {
   STORAGE_FILE,
   trialRestore,
   type TrialRestore,
-} from '../../controlplane/backup/backup.ts';
+} from '../../controlplane/storage/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readBackupArchive, writeBackupArchive } from './archive.ts';
 import { CommandError } from '../command.ts';

@@ -9,8 +9,14 @@ import { pipeline } from 'node:stream/promises';
 import { type FlagTable, type ParsedFlags, UsageError } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { moveFile } from '../../api/machinery/replace-file.ts';
-import { BACKED_UP, copyStorage, leapAhead, STORAGE_FILE, trialRestore } from '../../controlplane/backup/backup.ts';
-import { BACKUP_PATH } from '../../controlplane/backup/backup-endpoint.ts';
+import {
+  BACKED_UP,
+  copyStorage,
+  leapAhead,
+  STORAGE_FILE,
+  trialRestore,
+} from '../../controlplane/storage/backup/backup.ts';
+import { BACKUP_PATH } from '../../controlplane/server/endpoints/backup-endpoint.ts';
 import { storageFlags } from '../../controlplane/options/storage.ts';
 import { readRole } from '../../controlplane/standby/role.ts';
 import type { EtcdLayout } from '../../controlplane/storage/etcd/transfer.ts';

@@ -6,9 +6,13 @@ import { flag, UsageError } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
-import { finishAuthority, prepareAuthority, switchAuthority } from '../../controlplane/pki/authority-rotation.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import { ensurePki } from '../../controlplane/pki/pki.ts';
+import {
+  finishAuthority,
+  prepareAuthority,
+  switchAuthority,
+} from '../../controlplane/security/pki/authority-rotation.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
+import { ensurePki } from '../../controlplane/security/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/start/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Command, CommandError } from '../command.ts';

@@ -19,7 +19,7 @@ import { HiddenDirectoryError } from '../owner-rights.ts';
 import { runningProcess } from '../processes.ts';
 import { checkManifests } from '../doctor/manifest-checks.ts';
 import { checkLocalVolumes } from '../doctor/volume-checks.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { hostFolderLimits } from '../../agent/host/project-quota.ts';
 import {
   dockerAnswers,

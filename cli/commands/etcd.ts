@@ -13,7 +13,7 @@ import {
   type MemberHealth,
   removalProblem,
   withMembers,
-} from '../../controlplane/etcd/etcd-membership.ts';
+} from '../../controlplane/storage/etcd-member/etcd-membership.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import { type OwnEtcd, removeMember, requireOwnEtcd } from '../embedded-etcd.ts';

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { flag, UsageError } from '../../api/component/flags.ts';
-import { leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { leapAhead, STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { contentsInEtcd, type EtcdLayout } from '../../controlplane/storage/etcd/transfer.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';

@@ -5,7 +5,7 @@ import { flag } from '../../api/component/flags.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { peerClient, readClusterKeys } from '../../controlplane/standby/identity.ts';
 import { FIRST_PATH, type FirstReport, PROMOTE_PATH, STANDBY_PATH } from '../../controlplane/standby/peer-paths.ts';
 import { lossOf, type Promotion } from '../../controlplane/standby/promotion.ts';

@@ -3,7 +3,7 @@ import { json } from 'node:stream/consumers';
 import { flag } from '../../api/component/flags.ts';
 import { type Command, CommandError } from '../command.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
-import { REENCRYPT_PATH } from '../../controlplane/encryption/reencrypt.ts';
+import { REENCRYPT_PATH } from '../../controlplane/server/endpoints/reencrypt-endpoint.ts';
 
 const quiet = flag({
   name: 'quiet',

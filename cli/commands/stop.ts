@@ -2,9 +2,9 @@
 import { join, resolve } from 'node:path';
 import { flag } from '../../api/component/flags.ts';
 import { systemdHost } from '../../api/component/systemd.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
-import { dataDirectoryOfUnit, ETCD_UNIT, hostUnits } from '../../controlplane/etcd/etcd-unit.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
+import { etcdPaths } from '../../controlplane/storage/etcd-member/etcd-files.ts';
+import { dataDirectoryOfUnit, ETCD_UNIT, hostUnits } from '../../controlplane/storage/etcd-member/etcd-unit.ts';
 import { AGENT_PID_FILE, chosenAgentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';

@@ -23,7 +23,7 @@ import { MAX_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
 import { withRightsOfOwner } from '../owner-rights.ts';
 import { formatTable } from '../table.ts';
-import { BOOTSTRAP_TOKEN_TYPE } from '../../controlplane/authentication/bootstrap-token.ts';
+import { BOOTSTRAP_TOKEN_TYPE } from '../../controlplane/security/authentication/bootstrap-token.ts';
 import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const decode = (text: unknown): string => (typeof text === 'string' ? Buffer.from(text, 'base64').toString() : '');

@@ -5,10 +5,10 @@
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { ifMissing } from '../../agent/files/beneath.ts';
-import { readRegularFile } from '../../agent/files/regular-file.ts';
+import { ifMissing } from '../../agent/base/files/beneath.ts';
+import { readRegularFile } from '../../agent/base/files/regular-file.ts';
 import { moveFile } from '../../api/machinery/replace-file.ts';
-import { BACKED_UP, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { BACKED_UP, STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { salvage, type Salvage, writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
 import { verifyArchive, writeArchive } from '../backup/file.ts';
 import { CommandError } from '../command.ts';

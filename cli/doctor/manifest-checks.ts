@@ -1,8 +1,12 @@
 /** Checks for `orchlet doctor` whether the manifests in the folders of this host's control plane can be read and parsed. */
 import { join } from 'node:path';
 import { parseYaml } from '../../api/codec/yaml.ts';
-import { readDocuments } from '../../controlplane/manifests/manifest-documents.ts';
-import { type ManifestSource, readSource, scanFolder } from '../../controlplane/manifests/manifest-folder.ts';
+import { readDocuments } from '../../controlplane/controllers/manifests/manifest-documents.ts';
+import {
+  type ManifestSource,
+  readSource,
+  scanFolder,
+} from '../../controlplane/controllers/manifests/manifest-folder.ts';
 import { controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import type { Finding } from './host-checks.ts';
 

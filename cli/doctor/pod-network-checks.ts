@@ -1,10 +1,7 @@
 /** Checks what the pod network between hosts needs of this host. Changes nothing. */
+import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../agent/base/model/cni-places.ts';
 import { existsSync } from 'node:fs';
-import {
-  DEFAULT_CNI_PLACES,
-  missingPlugins,
-  type CniPlaces,
-} from '../../agent/network/podnetwork/cni-configuration.ts';
+import { missingPlugins } from '../../agent/network/podnetwork/cni-configuration.ts';
 import { hostNetwork, type HostNetwork, type LinkSupport } from '../../agent/network/podnetwork/host-network.ts';
 import type { Finding } from './host-checks.ts';
 import { KNOWN_CRI_SOCKETS } from '../../agent/runtime/known-sockets.ts';

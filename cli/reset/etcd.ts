@@ -2,9 +2,14 @@
  * The step of a reset that ends the etcd of `--etcd=embedded`: its unit, or a process that a killed control plane left behind.
  */
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
-import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
-import { dataDirectoryOfUnit, ETCD_UNIT, hostUnits, removeEtcdUnit } from '../../controlplane/etcd/etcd-unit.ts';
-import { isEtcdOf, stopEtcdProcess } from '../../controlplane/etcd/left-behind-etcd.ts';
+import { etcdPaths } from '../../controlplane/storage/etcd-member/etcd-files.ts';
+import {
+  dataDirectoryOfUnit,
+  ETCD_UNIT,
+  hostUnits,
+  removeEtcdUnit,
+} from '../../controlplane/storage/etcd-member/etcd-unit.ts';
+import { isEtcdOf, stopEtcdProcess } from '../../controlplane/storage/etcd-member/left-behind-etcd.ts';
 import { runningProcess } from '../processes.ts';
 import type { ResetStep } from './target.ts';
 

@@ -4,13 +4,13 @@
  */
 import { lstat, readFile, readlink, realpath, rmdir, unlink } from 'node:fs/promises';
 import { join, resolve, sep } from 'node:path';
-import { inDirectory, removeTree } from '../../agent/files/beneath.ts';
+import { inDirectory, removeTree } from '../../agent/base/files/beneath.ts';
 import { HOST_RECORD_FILE } from '../../agent/host/host-record.ts';
 import { LOGIND_FILE, LOGIND_FIRST_LINE } from '../../agent/node/shutdown/logind.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
 import { systemdHost } from '../../api/component/systemd.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { AGENT_PID_FILE, RECORD_DIRECTORY } from '../agent-process.ts';
 import { namesIn, type ResetStep, type ResetTarget } from './target.ts';
 

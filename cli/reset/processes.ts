@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import { systemdHost } from '../../api/component/systemd.ts';
-import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { AGENT_PID_FILE } from '../agent-process.ts';
 import { isOrchlet, runningProcess } from '../processes.ts';
 import { endPods, endProcess } from '../stop-processes.ts';

@@ -1,6 +1,6 @@
 /** Defines the flags of admission. */
 import { flag } from '../../api/component/flags.ts';
-import { PLUGIN_NAMES } from '../admission/plugin-names.ts';
+import { PLUGIN_NAMES } from '../security/admission/plugin-names.ts';
 
 const ADMISSION = 'Admission';
 

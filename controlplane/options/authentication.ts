@@ -1,6 +1,6 @@
 /** Defines the flags of authentication. */
 import { flag } from '../../api/component/flags.ts';
-import { SIGNING_ALGORITHMS } from '../authentication/signing-algorithms.ts';
+import { SIGNING_ALGORITHMS } from '../security/authentication/signing-algorithms.ts';
 
 const AUTHENTICATION = 'Authentication';
 

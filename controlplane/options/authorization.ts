@@ -1,6 +1,6 @@
 /** Defines the flags of authorization. */
 import { flag } from '../../api/component/flags.ts';
-import { AUTHORIZATION_MODES } from '../authorization/authorization-modes.ts';
+import { AUTHORIZATION_MODES } from '../security/authorization/authorization-modes.ts';
 
 const AUTHORIZATION = 'Authorization';
 

@@ -19,7 +19,7 @@ import { fieldSetOf, withWholes } from '../../api/codec/structured-merge/typed-v
 import type { JsonObject } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
 import { asObject, prune, type View } from './managed-fields-pruning.ts';
-import type { Pausing } from './pausing.ts';
+import type { Pausing } from '../../api/machinery/pausing.ts';
 import type { ResetFields } from './strategy.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 

@@ -11,7 +11,7 @@ import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts'
 import { fieldSetOf, removePaths, withNamedMembers } from '../../api/codec/structured-merge/typed-value.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
 import type { Owner, Owners } from './managed-fields-entries.ts';
-import type { Pausing } from './pausing.ts';
+import type { Pausing } from '../../api/machinery/pausing.ts';
 
 /** A version of the kind. Its functions convert from and to the version of the request. */
 export interface View {

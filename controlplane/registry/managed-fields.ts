@@ -37,7 +37,7 @@ import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from 
 import { conflictsBeyondLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
 import { adaptToSchema, ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
-import { atOnce, inTurns, type Pausing, waitFor } from './pausing.ts';
+import { atOnce, inTurns, type Pausing, waitFor } from '../../api/machinery/pausing.ts';
 import type { ResetFields } from './strategy.ts';
 
 /** The manager of the fields that existed before the first apply. */

@@ -21,7 +21,7 @@ import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
-import type { Pausing } from './pausing.ts';
+import type { Pausing } from '../../api/machinery/pausing.ts';
 import { retiredKindGroup } from './retired-kinds.ts';
 
 interface Conformed {

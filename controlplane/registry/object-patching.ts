@@ -10,7 +10,7 @@ import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
-import type { Pausing } from './pausing.ts';
+import type { Pausing } from '../../api/machinery/pausing.ts';
 import { patchedText, visitedByMerge, visitedByOperations } from './patched-text.ts';
 import type { Patch } from '../model/rest.ts';
 

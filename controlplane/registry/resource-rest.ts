@@ -12,7 +12,7 @@ import type { SubresourceInfo } from '../../api/schema/schema.ts';
 import { nextTurn } from './large-object.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
 import { patchObject } from './object-patching.ts';
-import { inTurnsIf } from './pausing.ts';
+import { inTurnsIf } from '../../api/machinery/pausing.ts';
 import type { ManagedWrite } from './field-management.ts';
 import type {
   Body,

@@ -9,7 +9,7 @@ import { newConflict, newErrorWithoutReason, newInvalid, type StatusError } from
 import type { Schema, SubresourceInfo } from '../../api/schema/schema.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
-import { atOnce } from './pausing.ts';
+import { atOnce } from '../../api/machinery/pausing.ts';
 import { manageBy, writeOptionsObject } from './resource-rest.ts';
 import { type ServedVersion, VersionCodec } from './version-codec.ts';
 import type { Body, Entry, Patch, RequestContext, Rest, WriteOptions } from '../model/rest.ts';

@@ -5,7 +5,7 @@
  */
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { Schema } from '../../api/schema/schema.ts';
-import type { AdmissionChain } from '../admission/admission.ts';
+import type { AdmissionChain } from '../security/admission/admission.ts';
 import type { Rest } from '../model/rest.ts';
 import type { FieldManagement, VersionLookup } from './field-management.ts';
 import { statusOnly } from './generic-strategy.ts';

@@ -15,7 +15,7 @@ import {
   type Subject,
 } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { AdmissionAttributes, AdmissionChain, Operation } from '../admission/admission.ts';
+import type { AdmissionAttributes, AdmissionChain, Operation } from '../security/admission/admission.ts';
 import { isStorageError, type Storage, type TransactionWrite } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { WatchCache } from '../storage/watch-cache.ts';

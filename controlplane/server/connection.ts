@@ -4,7 +4,7 @@
  */
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 
 /** The client's certificate is read when a request first needs it. */
 export class TlsConnection implements ClientConnection {

@@ -26,7 +26,7 @@ import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
 import { newMethodNotSupported, newNotFound } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../model/user-info.ts';
-import type { AuthorizationAttributes, Authorizer } from '../authorization/authorization.ts';
+import type { AuthorizationAttributes, Authorizer } from '../security/authorization/authorization.ts';
 import type {
   DeleteOptions,
   Entry,

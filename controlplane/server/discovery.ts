@@ -11,7 +11,7 @@ import { apiVersionOf } from '../../api/meta/object.ts';
 import { isStatusError, newNotAcceptable } from '../../api/meta/status-error.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
-import type { AggregatedVersion } from '../aggregation/aggregator.ts';
+import type { AggregatedVersion } from '../registry/aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from '../../api/http/accept.ts';
 import { responseJson } from '../../api/http/pretty.ts';

@@ -7,7 +7,7 @@
  */
 import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 
 /** Names are in lower case. Repeated headers are joined as Node.js joins them. */
 export type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;

@@ -5,8 +5,8 @@
 import { isLongRunning } from './long-running.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Authenticator } from '../authentication/authentication.ts';
-import type { Authorizer } from '../authorization/authorization.ts';
+import type { Authenticator } from '../security/authentication/authentication.ts';
+import type { Authorizer } from '../security/authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';

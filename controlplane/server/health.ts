@@ -11,14 +11,8 @@ import { HealthResults } from '../../api/component/health-results.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type PathHandler, type PathHandlers, sendMetrics, sendText } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';
+import type { HealthCheck } from '../model/health-check.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
-
-/** One check. Its name follows `/livez/` and the like in its path, and may contain slashes. */
-export interface HealthCheck {
-  readonly name: string;
-  /** Throws if the check fails. */
-  check(): void | Promise<void>;
-}
 
 /**
  * The options of the health paths. A path for all checks logs failures, and its response has only their names. A path for one

@@ -1,7 +1,7 @@
 /** Implements `Exchange` over HTTP/1.1, the only protocol whose requests can be upgraded to a raw connection. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { hasBody } from '../../api/http/incomplete-headers.ts';
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
 import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';

@@ -3,7 +3,7 @@
  * whole rest of a small read.
  */
 import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
 import type { UnreadBodies } from './unread-bodies.ts';
 import { type Exchange, LITTLE_BYTES, type RequestHeaders, type ResponseHeaders, type Upgrade } from './exchange.ts';

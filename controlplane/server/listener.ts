@@ -13,7 +13,7 @@ import { ConnectionLimit, connectionsWithin } from '../../api/http/connection-li
 import { CostlyHandshakes } from '../../api/http/costly-handshakes.ts';
 import { IncompleteHeaders } from '../../api/http/incomplete-headers.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { TlsConnection } from './connection.ts';
 import { UnreadBodies } from './unread-bodies.ts';
 import type { Exchange, Upgrade } from './exchange.ts';

@@ -7,7 +7,7 @@ import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } fro
 import { wantsPretty } from '../../api/http/pretty.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../model/user-info.ts';
-import type { Authorizer } from '../authorization/authorization.ts';
+import type { Authorizer } from '../security/authorization/authorization.ts';
 import type { RequestContext, Rest } from '../model/rest.ts';
 import { newAuditId } from './audit-id.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';

@@ -2,7 +2,7 @@
  * Limits what arrives of bodies before their requests are authenticated and authorized, which webhooks may delay, for all
  * requests of a listener together. When the limit is reached, the client address that holds most loses its newest body.
  */
-import type { ClientConnection } from '../authentication/authentication.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { clientKey } from '../../api/http/connection-limit.ts';
 import { Shares, type Share } from './flowcontrol/shares.ts';
 

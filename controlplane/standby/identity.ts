@@ -8,13 +8,19 @@ import type { ClientCredentials } from '../../api/client/client-credentials.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/client/http-client.ts';
 import type { DistinguishedName } from '../../api/pki/names.ts';
-import { fixedCaBundle } from '../authentication/ca-bundle.ts';
-import type { ClientConnection } from '../authentication/authentication.ts';
-import { PeerVerifier } from '../authentication/client-certificate.ts';
-import { AuthenticationError } from '../authentication/union.ts';
+import { fixedCaBundle } from '../security/authentication/ca-bundle.ts';
+import type { ClientConnection } from '../security/authentication/authentication.ts';
+import { PeerVerifier } from '../security/authentication/client-certificate.ts';
+import { AuthenticationError } from '../security/authentication/union.ts';
 import { StartError } from '../model/start-error.ts';
-import { issue, type KeyAndCertificate, readAuthority, type Authority, type Wanted } from '../pki/authority.ts';
-import { readIfThere } from '../pki/files.ts';
+import {
+  issue,
+  type KeyAndCertificate,
+  readAuthority,
+  type Authority,
+  type Wanted,
+} from '../security/pki/authority.ts';
+import { readIfThere } from '../security/pki/files.ts';
 import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const HOUR_MS = 3_600_000;

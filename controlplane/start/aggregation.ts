@@ -1,13 +1,13 @@
 /** Creates the parts that call other servers: the aggregator of API servers, and the webhooks that convert custom resources. */
 import { clientMetrics } from '../../api/client/client-metrics.ts';
 import { apiServices, customResourceDefinitions, endpointSlices, services } from '../../api/client/resources.ts';
-import { endpointOf, failedCall } from '../admission/webhook/endpoint.ts';
-import { answerFault, decodedReview } from '../admission/webhook/webhook-answer.ts';
-import { aggregationMetrics } from '../aggregation/aggregation-metrics.ts';
-import { Aggregator } from '../aggregation/aggregator.ts';
-import { startAutoRegistration } from '../aggregation/auto-registration.ts';
-import { WebhookClient } from '../authentication/webhook-client.ts';
-import type { CallConversion } from '../custom-resources/webhook-conversion.ts';
+import { endpointOf, failedCall } from '../security/admission/webhook/endpoint.ts';
+import { answerFault, decodedReview } from '../security/admission/webhook/webhook-answer.ts';
+import { aggregationMetrics } from '../registry/aggregation/aggregation-metrics.ts';
+import { Aggregator } from '../registry/aggregation/aggregator.ts';
+import { startAutoRegistration } from '../registry/aggregation/auto-registration.ts';
+import { WebhookClient } from '../security/authentication/webhook-client.ts';
+import type { CallConversion } from '../registry/custom-resources/webhook-conversion.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { fetchAggregated } from '../server/connect/aggregated.ts';
 import { checkEncodable } from '../server/openapi/encode-document.ts';

@@ -5,7 +5,7 @@
 import type { Client } from '../../api/client/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
-import type { Authorizer } from '../authorization/authorization.ts';
+import type { Authorizer } from '../security/authorization/authorization.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
 import { SYSTEM_FIELD_MANAGER, SYSTEM_USER } from '../model/system-user.ts';
 import { createDirectClient } from '../server/direct-client.ts';

@@ -23,12 +23,12 @@ import {
   PEER_NAME,
   readMember,
   writeMember,
-} from '../etcd/etcd-files.ts';
-import { memberServers } from '../etcd/etcd-followed-members.ts';
-import { addMember, promoteMember } from '../etcd/etcd-membership.ts';
-import type { EtcdRunner, EtcdRunnerOptions } from '../etcd/etcd-runner.ts';
-import { EtcdSupervisor } from '../etcd/etcd-supervisor.ts';
-import { dataDirectoryOfUnit, EtcdUnit, hostUnits } from '../etcd/etcd-unit.ts';
+} from '../storage/etcd-member/etcd-files.ts';
+import { memberServers } from '../storage/etcd-member/etcd-followed-members.ts';
+import { addMember, promoteMember } from '../storage/etcd-member/etcd-membership.ts';
+import type { EtcdRunner, EtcdRunnerOptions } from '../storage/etcd-member/etcd-runner.ts';
+import { EtcdSupervisor } from '../storage/etcd-member/etcd-supervisor.ts';
+import { dataDirectoryOfUnit, EtcdUnit, hostUnits } from '../storage/etcd-member/etcd-unit.ts';
 import { StartError } from '../model/start-error.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';

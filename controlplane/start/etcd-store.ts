@@ -1,18 +1,18 @@
 /** Opens the storages on the etcd clusters of `--etcd-servers` and its overrides, in the keys and values of kube-apiserver. */
 import { resolve } from 'node:path';
 import { background } from '../../api/machinery/background.ts';
-import { etcdPaths } from '../etcd/etcd-files.ts';
-import { followMembers } from '../etcd/etcd-followed-members.ts';
+import { etcdPaths } from '../storage/etcd-member/etcd-files.ts';
+import { followMembers } from '../storage/etcd-member/etcd-followed-members.ts';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { GrpcTls } from '../../api/grpc/grpc-channel.ts';
-import type { Encryption } from '../encryption/build.ts';
+import type { Encryption } from '../storage/encryption/build.ts';
 import { StartError } from '../model/start-error.ts';
 import { parseEtcdOverrides } from '../options/etcd-overrides.ts';
 import { EtcdMetrics } from '../storage/etcd/etcd-metrics.ts';
 import { EtcdServers } from '../storage/etcd/etcd-servers.ts';
 import { openEtcdStorage } from '../storage/etcd/etcd-storage.ts';
 import { etcdTlsProblem, readEtcdTls } from '../storage/etcd/etcd-tls.ts';
-import { followSizes, type MeasuredEtcd } from '../etcd/etcd-size.ts';
+import { followSizes, type MeasuredEtcd } from '../storage/etcd-member/etcd-size.ts';
 import { etcdKeys } from '../storage/etcd/keys.ts';
 import { etcdValues } from '../storage/etcd/values.ts';
 import { stampRevision } from '../storage/object-bytes.ts';

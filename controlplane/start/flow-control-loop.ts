@@ -6,7 +6,7 @@ import { background } from '../../api/machinery/background.ts';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/client/resources.ts';
 import type { Parts } from './parts.ts';
 import { StartError } from '../model/start-error.ts';
-import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
+import { ensureFlowControl, keepDanglingConditions } from '../controllers/cluster-objects/flow-control-objects.ts';
 import type { PriorityAndFairnessOptions } from '../server/filters/priority-and-fairness.ts';
 import { FlowControl } from '../server/flowcontrol/flow-control.ts';
 import { FlowMetrics } from '../server/flowcontrol/flow-metrics.ts';

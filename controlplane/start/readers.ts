@@ -1,6 +1,6 @@
 /** Runs the second phase of the start: readers of the stored objects, for the security parts and admission. */
-import { ServedDefinitions } from '../custom-resources/served-definitions.ts';
-import { type Listers, listersFromCatalog } from '../readers/listers.ts';
+import { ServedDefinitions } from '../registry/custom-resources/served-definitions.ts';
+import { type Listers, listersFromCatalog } from '../model/listers.ts';
 import type { Setting } from './setting.ts';
 import type { StoresPhase } from './stores.ts';
 

@@ -6,27 +6,27 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../../api/kinds/kinds.ts';
-import { authorizationCondition } from '../admission/policy/match-conditions.ts';
-import { type Authenticators, buildAuthenticators } from '../authentication/authenticators.ts';
+import { authorizationCondition } from '../security/admission/policy/match-conditions.ts';
+import { type Authenticators, buildAuthenticators } from '../security/authentication/authenticators.ts';
 import {
   type AuthenticationConfig,
   type JwtSettings,
   loadAuthenticationConfig,
-} from '../authentication/authentication-config.ts';
-import { authenticationMetrics } from '../authentication/authentication-metrics.ts';
-import { followPair } from '../authentication/followed-pair.ts';
+} from '../security/authentication/authentication-config.ts';
+import { authenticationMetrics } from '../security/authentication/authentication-metrics.ts';
+import { followPair } from '../security/authentication/followed-pair.ts';
 import type { AgentCredentials } from '../registry/kinds/core/agent-request.ts';
-import { type CaBundle, fileCaBundle, fixedCaBundle } from '../authentication/ca-bundle.ts';
-import { verificationKey } from '../authentication/service-account.ts';
-import { TokenIssuer } from '../authentication/token-issuer.ts';
-import { authorizationMetrics } from '../authorization/authorization-metrics.ts';
-import { type Authorizers, buildAuthorizers } from '../authorization/authorizers.ts';
-import { type FollowedFile, followFile } from '../authentication/followed-file.ts';
+import { type CaBundle, fileCaBundle, fixedCaBundle } from '../security/authentication/ca-bundle.ts';
+import { verificationKey } from '../security/authentication/service-account.ts';
+import { TokenIssuer } from '../security/authentication/token-issuer.ts';
+import { authorizationMetrics } from '../security/authorization/authorization-metrics.ts';
+import { type Authorizers, buildAuthorizers } from '../security/authorization/authorizers.ts';
+import { type FollowedFile, followFile } from '../security/authentication/followed-file.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
-import { ensurePki, type Pki } from '../pki/pki.ts';
-import { KUBERNETES_ADDRESS } from '../bootstrap/kubernetes-service.ts';
-import { serviceAddress } from '../bootstrap/service-addresses.ts';
+import { ensurePki, type Pki } from '../security/pki/pki.ts';
+import { KUBERNETES_ADDRESS } from '../controllers/cluster-objects/kubernetes-service.ts';
+import { serviceAddress } from '../controllers/cluster-objects/service-addresses.ts';
 import { background } from '../../api/machinery/background.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import { secrets } from '../../api/client/resources.ts';

@@ -2,7 +2,7 @@
  * Holds the health checks of the start, by the names that kube-apiserver has and that probes use. Each belongs to a step of the
  * start and fails until that step is done.
  */
-import type { HealthCheck } from '../server/health.ts';
+import type { HealthCheck } from '../model/health-check.ts';
 
 /** Steps of the start, in their order. */
 type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';

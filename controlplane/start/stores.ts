@@ -5,8 +5,8 @@ import { access, constants, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
-import { refuseUnfinishedRestore } from '../backup/unfinished-restore.ts';
-import type { Encryption } from '../encryption/build.ts';
+import { refuseUnfinishedRestore } from '../storage/backup/unfinished-restore.ts';
+import type { Encryption } from '../storage/encryption/build.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { StartError } from '../model/start-error.ts';
 import { parsePortRange } from '../options/port-range.ts';
@@ -66,7 +66,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
 /** Builds encryption at rest, if it is configured. It is loaded only then, as the storage on etcd is. */
 async function openEncryption({ flags, clock, logger, metrics, onClose }: Setting): Promise<Encryption | undefined> {
   if (flags.encryptionProviderConfig === '') return undefined;
-  const { buildEncryption } = await import('../encryption/build.ts');
+  const { buildEncryption } = await import('../storage/encryption/build.ts');
   const encryption = await buildEncryption({
     path: flags.encryptionProviderConfig,
     reloads: flags.encryptionProviderConfigAutomaticReload,

@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { roleBindings, roles } from '../../api/client/resources.ts';
 import { fixedListers } from '../fakes/fixed-listers.ts';
-import type { TokenAuthenticator } from '../../controlplane/authentication/authentication.ts';
-import { cachedTokens } from '../../controlplane/authentication/cached-token.ts';
+import type { TokenAuthenticator } from '../../controlplane/security/authentication/authentication.ts';
+import { cachedTokens } from '../../controlplane/security/authentication/cached-token.ts';
 import {
   serviceAccountTokenAuthenticator,
   verificationKey,
-} from '../../controlplane/authentication/service-account.ts';
-import { TokenIssuer } from '../../controlplane/authentication/token-issuer.ts';
-import { RbacAuthorizer } from '../../controlplane/authorization/rbac.ts';
+} from '../../controlplane/security/authentication/service-account.ts';
+import { TokenIssuer } from '../../controlplane/security/authentication/token-issuer.ts';
+import { RbacAuthorizer } from '../../controlplane/security/authorization/rbac.ts';
 import type { Print } from './bench.ts';
 import { h2load } from './load.ts';
 import { configMap } from './objects.ts';

@@ -75,10 +75,10 @@ const STEPS: readonly (readonly [prefix: string, step: string])[] = [
   ['controlplane/server/incoming-body.ts', 'body'],
   ['controlplane/server/compressed-runs.ts', 'body'],
   ['controlplane/server/', 'request and response'],
-  ['controlplane/authentication/', 'authentication and authorization'],
-  ['controlplane/authorization/', 'authentication and authorization'],
-  ['controlplane/audit/', 'audit'],
-  ['controlplane/admission/', 'admission'],
+  ['controlplane/security/authentication/', 'authentication and authorization'],
+  ['controlplane/security/authorization/', 'authentication and authorization'],
+  ['controlplane/server/audit/', 'audit'],
+  ['controlplane/security/admission/', 'admission'],
   ['controlplane/registry/managed-fields', 'managed fields'],
   ['controlplane/registry/field-management.ts', 'managed fields'],
   ['api/codec/structured-merge/', 'managed fields'],
@@ -90,10 +90,10 @@ const STEPS: readonly (readonly [prefix: string, step: string])[] = [
   ['api/codec/', 'decode and encode'],
   ['controlplane/registry/', 'registry'],
   ['controlplane/storage/', 'storage: encode, log and fan-out'],
-  ['controlplane/encryption/', 'encryption'],
+  ['controlplane/storage/encryption/', 'encryption'],
   ['controlplane/controllers/', 'controllers'],
   ['controlplane/scheduler/', 'scheduler'],
-  ['controlplane/readers/', 'informers'],
+  ['controlplane/model/', 'informers'],
 ];
 const NODE_ITSELF = 'Node.js: TLS, HTTP/2, timers';
 

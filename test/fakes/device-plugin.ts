@@ -1,7 +1,7 @@
 /** Implements a device plugin: a real gRPC server on a real socket, with the devices that a test sets. */
 import { join } from 'node:path';
 import { connectGrpc } from '../../api/grpc/grpc-client.ts';
-import { serveGrpc } from '../../agent/protocols/grpc/grpc-server.ts';
+import { serveGrpc } from '../../agent/base/protocols/grpc/grpc-server.ts';
 import type { IncomingOf, OutgoingOf } from '../../api/grpc/messages.ts';
 import {
   DEVICE_MESSAGES,

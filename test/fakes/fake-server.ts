@@ -5,9 +5,9 @@ import { createCertificate, certificatePem } from '../../api/pki/certificate.ts'
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import type { Authenticator } from '../../controlplane/authentication/authentication.ts';
+import type { Authenticator } from '../../controlplane/security/authentication/authentication.ts';
 import type { UserInfo } from '../../controlplane/model/user-info.ts';
-import type { Authorizer } from '../../controlplane/authorization/authorization.ts';
+import type { Authorizer } from '../../controlplane/security/authorization/authorization.ts';
 import type { Encodings } from '../../controlplane/model/encoding.ts';
 import { PathHandlers } from '../../controlplane/server/path-handlers.ts';
 import { createServer, type ApiServer, type ServerOptions } from '../../controlplane/server/server.ts';

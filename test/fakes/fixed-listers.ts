@@ -2,7 +2,7 @@
 import type { Resource } from '../../api/client/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceOf } from '../../api/client/resources.ts';
-import type { Lister, Listers } from '../../controlplane/readers/listers.ts';
+import type { Lister, Listers } from '../../controlplane/model/listers.ts';
 
 /** Returns listers of these objects, which have all of them from the start. */
 export function fixedListers(

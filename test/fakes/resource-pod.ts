@@ -1,5 +1,5 @@
 /** Builds pods that request resources, for tests of the resource managers. */
-import type { Pod } from '../../agent/model/pod.ts';
+import type { Pod } from '../../agent/base/model/pod.ts';
 
 type Amounts = Readonly<Record<string, string>>;
 

@@ -16,7 +16,7 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { ensurePki } from '../../controlplane/pki/pki.ts';
+import { ensurePki } from '../../controlplane/security/pki/pki.ts';
 import { administratorCheck, peerCheck } from '../../controlplane/standby/identity.ts';
 import {
   FENCE_PATH,

@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
+import { etcdPaths } from '../../controlplane/storage/etcd-member/etcd-files.ts';
 import { etcdMissing } from '../etcd-process.ts';
 import { until } from '../until.ts';
 import { skipWithoutDocker } from './container-runtimes.ts';

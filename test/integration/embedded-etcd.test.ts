@@ -10,7 +10,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { keepAlive } from '../../api/machinery/clock.ts';
-import { etcdPaths } from '../../controlplane/etcd/etcd-files.ts';
+import { etcdPaths } from '../../controlplane/storage/etcd-member/etcd-files.ts';
 import { EtcdMembers } from '../../controlplane/storage/etcd/etcd-members.ts';
 import { etcdMissing } from '../etcd-process.ts';
 import { Api } from '../soak/api.ts';

@@ -10,9 +10,9 @@ import { constants as zlibConstants, createDeflate } from 'node:zlib';
 import { WebSocket } from 'ws';
 import type { PodHost } from '../../agent/server/pod-host.ts';
 import type { StreamIo } from '../../agent/runtime/runtime.ts';
-import { SpdyConnection } from '../../agent/protocols/spdy/connection.ts';
-import { DICTIONARY } from '../../agent/protocols/spdy/dictionary.ts';
-import { controlFrame, encodeHeaders, FRAME } from '../../agent/protocols/spdy/frames.ts';
+import { SpdyConnection } from '../../agent/base/protocols/spdy/connection.ts';
+import { DICTIONARY } from '../../agent/base/protocols/spdy/dictionary.ts';
+import { controlFrame, encodeHeaders, FRAME } from '../../agent/base/protocols/spdy/frames.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type ServerUnderTest, startServerUnderTest } from '../unit/agent/server/server-under-test.ts';
 

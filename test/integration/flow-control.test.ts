@@ -8,7 +8,7 @@ import { connect, type ClientHttp2Session } from 'node:http2';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/client/resources.ts';
-import { ensureFlowControl } from '../../controlplane/bootstrap/flow-control-objects.ts';
+import { ensureFlowControl } from '../../controlplane/controllers/cluster-objects/flow-control-objects.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';

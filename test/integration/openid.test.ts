@@ -16,8 +16,8 @@ import { startControlPlane } from '../../controlplane/main.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
-import { oidcAuthenticator, type OidcOptions } from '../../controlplane/authentication/oidc.ts';
-import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
+import { oidcAuthenticator, type OidcOptions } from '../../controlplane/security/authentication/oidc.ts';
+import { WebhookClient } from '../../controlplane/security/authentication/webhook-client.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 

@@ -8,7 +8,7 @@ import { certificatePem, createCertificate, parseCertificates } from '../../api/
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { subjectAccessReviews } from '../../api/client/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { readAuthority } from '../../controlplane/pki/authority.ts';
+import { readAuthority } from '../../controlplane/security/pki/authority.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 
 const DAY = 86_400_000;

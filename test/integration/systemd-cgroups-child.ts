@@ -5,7 +5,7 @@
 import { createCgroupManager } from '../../agent/host/cgroups/cgroup-manager.ts';
 import { type CgroupLimits, NodeAllocatable } from '../../agent/host/cgroups/node-allocatable.ts';
 import { createPodCgroups } from '../../agent/host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../agent/model/pod.ts';
+import type { Pod } from '../../agent/base/model/pod.ts';
 import { type Logger, silentLogger } from '../../api/component/logger.ts';
 
 export interface Steps {

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PLUGINS } from '../../controlplane/admission/plugins.ts';
-import { AUTHENTICATORS } from '../../controlplane/authentication/authenticators.ts';
-import { AUTHORIZERS } from '../../controlplane/authorization/authorizers.ts';
+import { PLUGINS } from '../../controlplane/security/admission/plugins.ts';
+import { AUTHENTICATORS } from '../../controlplane/security/authentication/authenticators.ts';
+import { AUTHORIZERS } from '../../controlplane/security/authorization/authorizers.ts';
 
 const docs = join(import.meta.dirname, '../../docs');
 const page = readFileSync(join(docs, 'security.md'), 'utf8');

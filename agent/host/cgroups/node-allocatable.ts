@@ -3,7 +3,7 @@
  * `--system-reserved-cgroup` to the reservations. Adjusts the shares of the QoS classes to the requests of their pods.
  */
 import type { Logger } from '../../../api/component/logger.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { cpuShares, milliOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { CgroupManager, CgroupResources } from './cgroup-resources.ts';
 

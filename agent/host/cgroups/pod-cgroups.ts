@@ -4,7 +4,7 @@
  * The cgroup manager names and writes them.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import {
   areAllLimited,
   bytesOf,

@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { readOwnFile } from '../../files/regular-file.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -3,8 +3,8 @@
  *
  * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each claim
  * is checked against those of this node and of other nodes. If two nodes claim the same address or key, it belongs to the one
- * whose claim the control plane recorded first (`controlplane/admission/node-claims.ts`), because requests of that node came
- * from the address. Without a record it belongs to the older node. The control plane assigns the ranges.
+ * whose claim the control plane recorded first (`controlplane/security/admission/node-claims.ts`), because requests of that
+ * node came from the address. Without a record it belongs to the older node. The control plane assigns the ranges.
  */
 import type { Node } from '../../../api/kinds/kinds.ts';
 import {

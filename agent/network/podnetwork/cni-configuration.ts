@@ -3,9 +3,10 @@
  * host ports. The agent owns one file. A configuration of another network plugin in the same directory has precedence: then the
  * agent removes its own.
  */
+import type { CniPlaces } from '../../base/model/cni-places.ts';
 import { access, mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readOwnFile } from '../../files/regular-file.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { replaceFile } from '../../../api/machinery/replace-file.ts';
 import { type Cidr, formatCidr } from '../../../api/meta/ip-addresses.ts';
@@ -21,18 +22,6 @@ const CNI_FILE = '90-orchlet.conflist';
 const NETWORK_NAME = 'orchlet';
 const PLUGINS = ['bridge', 'host-local', 'portmap', 'loopback'] as const;
 const CONFIGURATION = /\.(conf|conflist|json)$/;
-
-/** The directories in which the container runtime searches plugins and configuration. */
-export interface CniPlaces {
-  readonly configurationDirectory: string;
-  readonly pluginDirectories: readonly string[];
-}
-
-/** The directories of runtimes that report no others. */
-export const DEFAULT_CNI_PLACES: CniPlaces = {
-  configurationDirectory: '/etc/cni/net.d',
-  pluginDirectories: ['/opt/cni/bin', '/usr/lib/cni', '/usr/libexec/cni'],
-};
 
 interface CniSettings {
   readonly ranges: readonly Cidr[];

@@ -6,6 +6,7 @@
  * Everything stays when the agent stops, as pods do, unless it calls `close({ remove: true })`. A restarted agent takes it
  * over, and knows the other nodes from its memory until the API server answers. One agent works in a network namespace.
  */
+import type { CniPlaces } from '../../base/model/cni-places.ts';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { background } from '../../../api/machinery/background.ts';
@@ -19,7 +20,6 @@ import type { NamespaceLock } from '../namespace-lock.ts';
 import { choosePeers, type ClusterNode, clusterNode, ENDPOINT, endpointText, type Refusal } from './cluster-nodes.ts';
 import {
   cniConfiguration,
-  type CniPlaces,
   foreignConfigurations,
   missingPlugins,
   POD_BRIDGE,

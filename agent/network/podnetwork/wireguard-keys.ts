@@ -5,7 +5,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { stat, utimes } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { readOwnFile } from '../../files/regular-file.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 
 interface StoredKeys {

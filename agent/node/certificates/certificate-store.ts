@@ -7,7 +7,7 @@ import { createPrivateKey } from 'node:crypto';
 import { readlink, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeFolder, moveFile, replaceFile } from '../../../api/machinery/replace-file.ts';
-import { readRegularFile } from '../../files/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
 
 /** A certificate with its key, as the file has them. */

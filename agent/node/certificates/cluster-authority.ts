@@ -4,7 +4,7 @@
  * the kubeconfig, and also the file of client CAs if that contains the same bundle and belongs to the agent.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
-import { readOwnFile } from '../../files/regular-file.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
 import { readPem } from '../../../api/pki/pem.ts';
 import { X509Certificate } from 'node:crypto';
 import { access } from 'node:fs/promises';

@@ -5,13 +5,13 @@
  */
 import { dirname } from 'node:path';
 import { errorMessage } from '../../../api/meta/error-message.ts';
-import { readOwnFile } from '../../files/regular-file.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
 import type { PodKiller } from '../../pods/workers/kill-pod.ts';

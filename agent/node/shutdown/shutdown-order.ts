@@ -1,6 +1,6 @@
 /** Computes the order in which pods terminate during a shutdown, and the time of each group. Pure. */
-import type { Pod } from '../../model/pod.ts';
-import { SYSTEM_CRITICAL_PRIORITY } from '../../model/pod-kinds.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { SYSTEM_CRITICAL_PRIORITY } from '../../base/model/pod-kinds.ts';
 
 /** Pods with at least this priority, and below that of the next period, have this many seconds. */
 export interface ShutdownPeriod {

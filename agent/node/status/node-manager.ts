@@ -14,7 +14,7 @@ import { formatCidr, parseCidr } from '../../../api/meta/ip-addresses.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import type { NodeObject } from '../../model/node.ts';
+import type { NodeObject } from '../../base/model/node.ts';
 import type { NodeInfo } from '../../pods/workers/node-info.ts';
 import type { ImageInfo, Runtime, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
 import { filesystemSpace, hostCapacity, maxPids, systemInfo } from '../../host/host-facts.ts';

@@ -5,7 +5,7 @@ import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { formatQuantity } from '../../../api/meta/quantity.ts';
-import type { NodeObject } from '../../model/node.ts';
+import type { NodeObject } from '../../base/model/node.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from '../../host/host-facts.ts';
 import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
 import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';

@@ -7,7 +7,7 @@ import { nodes } from '../../../api/client/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
 import { systemInfo } from '../../host/host-facts.ts';
-import type { NodeObject } from '../../model/node.ts';
+import type { NodeObject } from '../../base/model/node.ts';
 import {
   ARCH_LABEL,
   BETA_ARCH_LABEL,

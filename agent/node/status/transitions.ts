@@ -1,5 +1,5 @@
 /** Computes the events about the node: conditions that changed, and a host that has been rebooted. */
-import type { NodeObject } from '../../model/node.ts';
+import type { NodeObject } from '../../base/model/node.ts';
 
 /** An event about the node, with the reason and the message of the kubelet. */
 export interface Transition {

@@ -11,7 +11,7 @@ import { parseYaml, YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { OptionTable } from '../option.ts';
-import { ConfigurationError } from '../../model/configuration-error.ts';
+import { ConfigurationError } from '../../base/model/configuration-error.ts';
 import { readField } from './field-value.ts';
 import { positionsOf, type Positions } from './yaml-positions.ts';
 

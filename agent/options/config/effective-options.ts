@@ -8,7 +8,7 @@ import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
 import { applyMergePatch } from '../../../api/codec/merge-patch.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { type AgentFlags, agentOptions } from '../agent-options.ts';
-import { ConfigurationError } from '../../model/configuration-error.ts';
+import { ConfigurationError } from '../../base/model/configuration-error.ts';
 import { plainThresholds } from '../json-forms.ts';
 import type { AnyOption, OptionTable } from '../option.ts';
 import { type ConfigFile, dropInFiles, readConfigFile } from './config-file.ts';

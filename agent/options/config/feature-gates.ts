@@ -3,7 +3,7 @@
  * and single gates override them.
  */
 import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
-import { ConfigurationError } from '../../model/configuration-error.ts';
+import { ConfigurationError } from '../../base/model/configuration-error.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 
 /** The state of all feature gates. */

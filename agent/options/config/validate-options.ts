@@ -1,6 +1,6 @@
 /** Validates combinations of options. Each error is one line with the names of the field and the flag. */
 import type { AgentFlags } from '../agent-options.ts';
-import { ConfigurationError } from '../../model/configuration-error.ts';
+import { ConfigurationError } from '../../base/model/configuration-error.ts';
 import { allowlistProblem } from '../../runtime/images/pull-verification.ts';
 import type { FeatureGates } from './feature-gates.ts';
 

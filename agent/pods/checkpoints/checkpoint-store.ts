@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
-import { readRegularFile } from '../../files/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { DRAFT_SUFFIX, makeFolder, replaceFile, syncFolder } from '../../../api/machinery/replace-file.ts';
 
 interface CheckpointStoreOptions {

@@ -5,8 +5,8 @@
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { NodeObject } from '../../model/node.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { NodeObject } from '../../base/model/node.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { configMapNames, secretNames } from '../../volumes/referenced-objects.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';

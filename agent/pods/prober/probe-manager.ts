@@ -1,5 +1,5 @@
 /** Runs the probes of all pods by a worker for each probe of each container, keeps results and reports when one changes. */
-import type { Container, Pod, PodStatus } from '../../model/pod.ts';
+import type { Container, Pod, PodStatus } from '../../base/model/pod.ts';
 import type { ProbeKind, ProbeResult, ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import type { Probe } from './probe-run.ts';
 import { type ProbeChange, type ProbeOptions, type ProbeResultStore, ProbeWorker } from './probe-worker.ts';

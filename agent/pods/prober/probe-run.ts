@@ -1,7 +1,7 @@
 /** Runs a probe once: resolves its port, host and command, and retries a probe that could not be executed. */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import { expand, expandAll } from '../../runtime/kuberuntime/environment.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { ContainerId } from '../../runtime/runtime-identity.ts';

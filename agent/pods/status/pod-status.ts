@@ -5,7 +5,7 @@
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
-import type { Pod, PodCondition, PodStatus } from '../../model/pod.ts';
+import type { Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';
 
 /** Conditions that only the agent writes. */
 const OWNED_CONDITIONS: ReadonlySet<string> = new Set([

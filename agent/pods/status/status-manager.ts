@@ -12,13 +12,13 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { pods as podsResource } from '../../../api/client/resources.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
-import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { ContainerStatusJson, Pod, PodStatus } from '../../base/model/pod.ts';
 import type { ProbeResults } from '../../runtime/kuberuntime/probe-results.ts';
 import { withProbeResults, withReadyConditions } from '../../runtime/kuberuntime/readiness.ts';
 import { isMirrorOf, publishedStatus } from '../../sources/mirror-pods.ts';
 import { isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 import { MIRROR_ANNOTATION } from '../../../api/kinds/pod-annotations.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
 

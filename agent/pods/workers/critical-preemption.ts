@@ -2,8 +2,8 @@
  * Chooses the pods to terminate so that a critical pod fits on this node. Pods of a better QoS class are chosen only if those
  * of the lower classes do not suffice; within a class, few pods with small requests are chosen. Pure.
  */
-import type { Pod } from '../../model/pod.ts';
-import { isCriticalPod } from '../../model/pod-kinds.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { isCriticalPod } from '../../base/model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { type LackingResource, requestOf } from './node-fit.ts';
 

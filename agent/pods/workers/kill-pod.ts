@@ -3,8 +3,8 @@
  * stopped must not hold up the node.
  */
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { PodEventRecorder } from '../../model/pod-events.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { PodEventRecorder } from '../../base/model/pod-events.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { Ending, PodWorkers } from './pod-workers.ts';
 
 interface KillOptions {

@@ -5,9 +5,9 @@
 import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { addQuantities, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../../../api/meta/quantity.ts';
-import type { NodeObject } from '../../model/node.ts';
-import type { Pod } from '../../model/pod.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import type { NodeObject } from '../../base/model/node.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 
 /** A resource of which too little is free. Amounts of CPU are in millicores, those of other resources in whole units. */

@@ -1,5 +1,5 @@
 /** Defines what the pod workers and the volumes read of their node. The node manager implements it. */
-import type { NodeObject } from '../../model/node.ts';
+import type { NodeObject } from '../../base/model/node.ts';
 
 /** The node of this agent. Results are shared and must not be changed. */
 export interface NodeInfo {

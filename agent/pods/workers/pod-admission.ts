@@ -3,9 +3,9 @@
  * checks resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure.
  * Reasons and messages are the kubelet's.
  */
-import type { NodeObject } from '../../model/node.ts';
-import type { Pod } from '../../model/pod.ts';
-import { isCriticalPod } from '../../model/pod-kinds.ts';
+import type { NodeObject } from '../../base/model/node.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { isCriticalPod } from '../../base/model/pod-kinds.ts';
 import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { preemptionVictims } from './critical-preemption.ts';

@@ -8,9 +8,9 @@
  */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
-import type { NodeObject } from '../../model/node.ts';
-import type { PodEventRecorder } from '../../model/pod-events.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { NodeObject } from '../../base/model/node.ts';
+import type { PodEventRecorder } from '../../base/model/pod-events.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { bytesOf, podResources, qosClass, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import type { ResizeConditions } from '../../runtime/kuberuntime/resize.ts';
 import {
@@ -22,7 +22,7 @@ import {
   resourcesOf,
   withResources,
 } from './pod-resources.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 
 interface Allocation {
   resources: PodResources;

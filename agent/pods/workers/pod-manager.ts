@@ -1,8 +1,8 @@
 /**
  * The desired pods by uid and by name, with the mirror pods of static pods. Only the sync loop writes them.
  */
-import type { Pod } from '../../model/pod.ts';
-import { isMirrorPod } from '../../model/pod-kinds.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { isMirrorPod } from '../../base/model/pod-kinds.ts';
 
 const fullName = (namespace: string, name: string): string => `${namespace}/${name}`;
 

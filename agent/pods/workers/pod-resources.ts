@@ -5,7 +5,7 @@
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { RESIZABLE } from '../../../api/kinds/pod-resize-validation.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../base/model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 
 type Resources = NonNullable<Container['resources']>;

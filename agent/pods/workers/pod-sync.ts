@@ -4,9 +4,9 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { PodEventRecorder } from '../../model/pod-events.ts';
-import type { ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
-import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import type { PodEventRecorder } from '../../base/model/pod-events.ts';
+import type { ContainerStatusJson, Pod, PodStatus } from '../../base/model/pod.ts';
+import type { ReferencedObjects } from '../../base/model/referenced-objects.ts';
 import { VolumeError, VolumeLimitExceeded } from '../../runtime/container-volumes.ts';
 import type { ServiceLister } from '../../runtime/kuberuntime/environment.ts';
 import { type MirrorPods, publishedStatus } from '../../sources/mirror-pods.ts';
@@ -28,7 +28,7 @@ import { terminationMessage } from '../../runtime/kuberuntime/termination-messag
 import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
 import type { Refusal } from './pod-admission.ts';
 import type { PodAllocations } from './pod-allocation.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import type { PodManager } from './pod-manager.ts';
 import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
 

@@ -7,10 +7,10 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import { type Clock, type Timer, whenAborted, pause } from '../../../api/machinery/clock.ts';
-import type { Pod, PodStatus } from '../../model/pod.ts';
+import type { Pod, PodStatus } from '../../base/model/pod.ts';
 import type { PodEnd } from '../../runtime/kuberuntime/api-conditions.ts';
 import { formatPod, podFullName } from '../../runtime/kuberuntime/pod-containers.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { lesser } from './lesser.ts';
 
 /** How a pod terminates, from the eviction, deadline or deletion that caused it. */

@@ -1,5 +1,5 @@
 /** Computes the usage of the scarce resource by each pod, from the last measurements of usage and storage. Pure. */
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
 import type { MeasuredUsage } from './messages.ts';

@@ -22,7 +22,7 @@ import {
   type StarvedResource,
   type Threshold,
 } from './thresholds.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 
 /** The question that a report answers. */
 export interface SupposedPressure {

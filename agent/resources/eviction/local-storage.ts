@@ -1,6 +1,6 @@
 /** Finds pods that exceed their storage limits: emptyDir limits, the pod's total and those of single containers. Pure. */
 import { compareQuantities, formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { bytesOf, limitsOf, podResources } from '../../runtime/kuberuntime/resources.ts';
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import { storageMessages } from './messages.ts';

@@ -1,6 +1,6 @@
 /** Builds the messages of an evicted pod's status and event. The texts are the kubelet's, because tools match them. Pure. */
 import { formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { bytesOf, podLevel } from '../../runtime/kuberuntime/resources.ts';
 import {
   type Observations,

@@ -1,9 +1,9 @@
 /**
  * Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure.
  */
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
-import { isCriticalPod } from '../../model/pod-kinds.ts';
+import { isCriticalPod } from '../../base/model/pod-kinds.ts';
 import { isRequested, type StarvedResource } from './thresholds.ts';
 
 /** The usage of a pod. */

@@ -7,7 +7,7 @@
  * describes its types with the functions below.
  */
 import { basename, dirname } from 'node:path';
-import { ifMissing, inDirectory } from '../../files/beneath.ts';
+import { ifMissing, inDirectory } from '../../base/files/beneath.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';

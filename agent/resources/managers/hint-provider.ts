@@ -2,7 +2,7 @@
  * Defines the interface between the topology manager and the managers of single resources, with the errors and pod
  * calculations that they share. Nothing here has state.
  */
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { ProviderHints, TopologyHint } from './topologymanager/hints.ts';
 

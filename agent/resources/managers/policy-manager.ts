@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import type { HintProvider } from './hint-provider.ts';
 import type { ProviderHints } from './topologymanager/hints.ts';
 

@@ -9,7 +9,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
 import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../base/model/pod.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../../pods/workers/pod-admission.ts';
 import type { CpuManager, RunningContainers } from './cpumanager/cpu-manager.ts';

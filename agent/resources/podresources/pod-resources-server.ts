@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../model/pod.ts';
-import { GRPC_RESOURCE_EXHAUSTED, GrpcRefusal, serveGrpc } from '../../protocols/grpc/grpc-server.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
+import { GRPC_RESOURCE_EXHAUSTED, GrpcRefusal, serveGrpc } from '../../base/protocols/grpc/grpc-server.ts';
 import type { IncomingOf, OutgoingOf } from '../../../api/grpc/messages.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { PluginDevice } from '../managers/devicemanager/device-endpoint.ts';

@@ -4,9 +4,9 @@
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerProcess } from '../../../api/component/process-metrics.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { PodState } from '../../pods/workers/pod-workers.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { runningContainers } from './usage.ts';
 
 interface AgentState {

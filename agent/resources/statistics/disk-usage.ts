@@ -7,8 +7,8 @@
 import type { Stats, StatsFs } from 'node:fs';
 import { lstat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { Directory } from '../../files/beneath.ts';
-import { TooManyDirectoriesError, WaitingNames } from '../../files/waiting-names.ts';
+import { Directory } from '../../base/files/beneath.ts';
+import { TooManyDirectoriesError, WaitingNames } from '../../base/files/waiting-names.ts';
 
 /** The blocks and inodes that a tree uses. */
 export interface DiskUsage {

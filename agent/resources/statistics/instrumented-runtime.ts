@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { StartObserver } from '../../runtime/kuberuntime/container-starter.ts';
 import type { ContainerConfig, Runtime, SandboxConfig } from '../../runtime/runtime.ts';
 

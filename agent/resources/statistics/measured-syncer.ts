@@ -2,7 +2,7 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { isEnded, type PodSyncer } from '../../pods/workers/pod-workers.ts';
-import type { Pod, PodStatus } from '../../model/pod.ts';
+import type { Pod, PodStatus } from '../../base/model/pod.ts';
 import { type PodStartups, STARTUP_BUCKETS } from './pod-startup.ts';
 
 interface MeasuredSyncerOptions {

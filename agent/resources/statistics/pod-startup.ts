@@ -6,7 +6,7 @@
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
 
 /** The bounds of the buckets in seconds. */

@@ -4,7 +4,7 @@
  * has ended. `StorageUsage` calls it.
  */
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { DiskUsage, GrowingUsage } from './disk-usage.ts';
 
 interface PodWalksOptions<T> {

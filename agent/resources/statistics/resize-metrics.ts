@@ -1,6 +1,6 @@
 /** Registers the metrics of resizes of pods in place, under the kubelet's names. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { ResizeObserver } from '../../pods/workers/pod-allocation.ts';
 
 const DURATION_BUCKETS_MS = [

@@ -5,10 +5,10 @@
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { followResizes } from './resize-metrics.ts';
 import { volumePlugin } from './volume-metrics.ts';
 import { type PodStartups, podStartups } from './pod-startup.ts';

@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { hostCapacity, maxPids, runningPids, systemInfo } from '../../host/host-facts.ts';
 import type { StatisticsPages } from './statistics-pages.ts';
 import { deviceNames } from './block-devices.ts';

@@ -3,7 +3,7 @@
  * measurement that is passed at each scrape.
  */
 import type { Gauge, Family, MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { PodStorage } from './storage-usage.ts';
 
 interface Series {

@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { PodVolume, VolumeManager } from '../../volumes/pod-volumes.ts';
 import { allContainers, formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
 import type { Runtime } from '../../runtime/runtime.ts';

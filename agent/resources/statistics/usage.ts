@@ -6,7 +6,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { cgroupPath } from '../../host/cgroups/cgroup-path.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { Runtime } from '../../runtime/runtime.ts';
 import type { ContainerStats } from '../../runtime/runtime-stats.ts';
 import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';

@@ -2,7 +2,7 @@
  * Registers the metrics of volumes under the kubelet's names: the duration of volume operations, and the cleanup of
  * volumes of orphaned pods.
  */
-import type { Volume } from '../../model/pod.ts';
+import type { Volume } from '../../base/model/pod.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { VolumeObserver } from '../../volumes/volume-manager.ts';
 

@@ -1,5 +1,5 @@
 /** Reads the directories of CNI plugins and configuration from containerd's verbose status. Other runtimes use the defaults. */
-import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../network/podnetwork/cni-configuration.ts';
+import { type CniPlaces, DEFAULT_CNI_PLACES } from '../../base/model/cni-places.ts';
 
 /**
  * Returns the directories. `config` is the member `config` of containerd's verbose status (JSON), or empty with other

@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { CniPlaces } from '../../network/podnetwork/cni-configuration.ts';
+import type { CniPlaces } from '../../base/model/cni-places.ts';
 import { instanceOf, LABEL_INSTANCE } from '../instance.ts';
 import {
   type ContainerConfig,

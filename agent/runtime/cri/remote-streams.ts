@@ -7,8 +7,8 @@ import type { Duplex, Readable, Writable } from 'node:stream';
 import { writeOut } from '../../../api/http/back-pressure.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { request as httpRequest } from '../../../api/http/node-http.ts';
-import { SpdyConnection } from '../../protocols/spdy/connection.ts';
-import type { SpdyStream } from '../../protocols/spdy/stream.ts';
+import { SpdyConnection } from '../../base/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../base/protocols/spdy/stream.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';
 
 const COMMAND_PROTOCOL = 'v4.channel.k8s.io';

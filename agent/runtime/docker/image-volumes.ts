@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { moveFile, syncTree } from '../../../api/machinery/replace-file.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { ifMissing } from '../../files/beneath.ts';
+import { ifMissing } from '../../base/files/beneath.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
 import { type Mount, RuntimeError } from '../runtime.ts';
 import type { DockerImages } from './images.ts';

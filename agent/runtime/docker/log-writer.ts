@@ -9,7 +9,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
-import { IrregularFileError } from '../../files/beneath.ts';
+import { IrregularFileError } from '../../base/files/beneath.ts';
 import { inLogFolder, makeLogFolder, openLog, rotatedNames } from '../logs/log-files.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';

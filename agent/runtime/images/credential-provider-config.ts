@@ -10,7 +10,7 @@ import { parseDuration } from '../../../api/component/duration.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import { ConfigurationError } from '../../model/configuration-error.ts';
+import { ConfigurationError } from '../../base/model/configuration-error.ts';
 import { checkImagePattern } from './image-match.ts';
 
 /** The service account token that a provider gets for a pod. */

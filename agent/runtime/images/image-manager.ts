@@ -3,9 +3,9 @@
  * the rate limit. Pods without credentials share a pull. Errors have the reason and message that the pod's status shows.
  */
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { PodEventRecorder } from '../../model/pod-events.ts';
-import type { Container, Pod } from '../../model/pod.ts';
-import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import type { PodEventRecorder } from '../../base/model/pod-events.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
+import type { ReferencedObjects } from '../../base/model/referenced-objects.ts';
 import { PullFailures } from './pull-failures.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
 import { type ImageInfo, type Runtime, RuntimeError } from '../runtime.ts';

@@ -6,7 +6,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
-import { readRegularFile } from '../../files/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import type { Runtime } from '../runtime.ts';
 
 const FILE = 'imported-images.json';

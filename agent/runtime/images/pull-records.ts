@@ -9,7 +9,7 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
-import { readRegularFile } from '../../files/regular-file.ts';
+import { readRegularFile } from '../../base/files/regular-file.ts';
 import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 

@@ -4,7 +4,7 @@
  */
 import { byName } from './by-name.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Container, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
+import type { Container, Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';
 import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
 import { isSidecar, mayRestartAll } from './pod-containers.ts';
 import { containersWith, readyVerdicts, type Verdict, verdict } from './readiness.ts';

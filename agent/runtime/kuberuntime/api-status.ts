@@ -4,7 +4,7 @@
  * manager; `readiness.ts` computes the part that probes change between two syncs.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
-import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../base/model/pod.ts';
 import type { ProbeResults } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { type ConditionsInput, type PodEnd, podConditions } from './api-conditions.ts';

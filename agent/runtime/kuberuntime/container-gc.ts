@@ -2,11 +2,11 @@
  * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays by default, because
  * `kubectl logs --previous` shows its log. Of a removed pod nothing stays, not even the directory of its logs.
  */
-import { namesIn } from '../../files/host-directory.ts';
+import { namesIn } from '../../base/files/host-directory.ts';
 import { join } from 'node:path';
 import { rm, stat } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
-import { ifMissing, inDirectory, removeTree } from '../../files/beneath.ts';
+import { ifMissing, inDirectory, removeTree } from '../../base/files/beneath.ts';
 import { inLogFolder, rotatedNames } from '../logs/log-files.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
 

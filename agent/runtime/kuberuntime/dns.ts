@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { MAX_NAMESERVERS, MAX_SEARCHES, MAX_SEARCH_CHARACTERS } from '../../../api/kinds/dns-limits.ts';
 import { MAX_LABEL_LENGTH, MAX_SUBDOMAIN_LENGTH } from '../../../api/meta/names.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import { formatPod } from './pod-containers.ts';
 
 /** The lines of a resolver configuration. */

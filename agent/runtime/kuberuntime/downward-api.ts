@@ -3,7 +3,7 @@
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import { podLevel } from './resources.ts';
 
 interface DownwardFacts {

@@ -1,6 +1,6 @@
 /** Computes a container's environment: `env` with `$(VAR)` expansion overrides `envFrom`, which overrides services. */
-import type { Container, Pod } from '../../model/pod.ts';
-import type { ReferencedObjects } from '../../model/referenced-objects.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
+import type { ReferencedObjects } from '../../base/model/referenced-objects.ts';
 import { VolumeError, type VolumeText } from '../container-volumes.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';

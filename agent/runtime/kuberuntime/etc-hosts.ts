@@ -1,8 +1,8 @@
 /** Writes the `/etc/hosts` of a pod's containers. Pods on the host's network get a copy of the host's file. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import type { Pod } from '../../model/pod.ts';
-import { inDirectory } from '../../files/beneath.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { inDirectory } from '../../base/files/beneath.ts';
 import type { PodHostname } from './dns.ts';
 
 function etcHosts(pod: Pod, ips: readonly string[], name: PodHostname, hostFile: string): string {

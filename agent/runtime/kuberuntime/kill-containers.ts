@@ -8,8 +8,8 @@
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
-import type { PodEventRecorder } from '../../model/pod-events.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { PodEventRecorder } from '../../base/model/pod-events.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import { type Runtime, RuntimeError } from '../runtime.ts';
 import type { ContainerId } from '../runtime-identity.ts';
 import { type Hook, type HookObserver, runHook } from './lifecycle-hooks.ts';

@@ -3,7 +3,7 @@
  * The pod worker calls it, with at most one call for a pod at a time.
  */
 import { untilAborted } from '../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import type { SandboxConfig, SandboxStatus } from '../runtime.ts';
 import type { SandboxId } from '../runtime-identity.ts';
 import {

@@ -5,7 +5,7 @@
 import { createDialer } from '../../../api/http/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
-import type { Container } from '../../model/pod.ts';
+import type { Container } from '../../base/model/pod.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
 import type { Runtime } from '../runtime.ts';
 import type { ContainerId } from '../runtime-identity.ts';

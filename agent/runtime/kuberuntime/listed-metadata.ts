@@ -2,7 +2,7 @@
  * Limits the labels and annotations of a pod that its sandbox gets. Users write as many as they like, and runtimes return them
  * with each list of all sandboxes of the node: two pods with 80,000 labels each would make lists that are refused.
  */
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 
 /**
  * The maximum number of labels and annotations together. The lists of 250 pods, with as many terminated sandboxes, then have

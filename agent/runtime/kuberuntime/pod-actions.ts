@@ -3,7 +3,7 @@
  * of probes. `kube-runtime.ts` executes them. Pure.
  */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import { KILLED } from '../oom-kill.ts';
 import type { ProbeKind, ProbeResult } from './probe-results.ts';
 import type { ContainerStatus } from '../runtime.ts';

@@ -1,6 +1,6 @@
 /** Rules about the containers of a pod's specification: kinds, hashes and restarts. Pure. */
 import { createHash } from 'node:crypto';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import type { ContainerStatus } from '../runtime.ts';
 
 /** The list of the specification in which a container stands. A sidecar is an init container. */

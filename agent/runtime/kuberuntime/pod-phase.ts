@@ -1,6 +1,6 @@
 /** Computes the phase of a pod from the states of its containers, by the rules of the kubelet. Pure. */
-import type { Container, ContainerStatusJson, Pod } from '../../model/pod.ts';
-import { isStaticPod } from '../../model/pod-kinds.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../base/model/pod.ts';
+import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { byName } from './by-name.ts';
 import { isSidecar, restartsAfter } from './pod-containers.ts';
 

@@ -4,7 +4,7 @@
  * to its last status when a probe reports a new result or the API server has new conditions.
  */
 import { byName } from './by-name.ts';
-import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';
 import type { ProbeResults } from './probe-results.ts';
 import { isSidecar } from './pod-containers.ts';
 

@@ -3,7 +3,7 @@
  * checks whether its policy allows the change without a restart. Pure.
  */
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import type { ContainerStatus, LinuxResources } from '../runtime.ts';
 import type { ContainerStats } from '../runtime-stats.ts';
 import { linuxResources, requestsOf, type ResourceFacts } from './resources.ts';

@@ -9,8 +9,8 @@ import {
   wholeUnits,
   type Quantity,
 } from '../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../model/pod.ts';
-import { isCriticalPod, isNodeCriticalPod } from '../../model/pod-kinds.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
+import { isCriticalPod, isNodeCriticalPod } from '../../base/model/pod-kinds.ts';
 import type { LinuxResources } from '../runtime.ts';
 import { isSidecar } from './pod-containers.ts';
 

@@ -1,5 +1,5 @@
 /** Lists the pods that run according to the container runtime, including those that the agent does not manage. */
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { Runtime } from '../runtime.ts';
 
 /** Returns the running pods. Each has its name, namespace, uid and running containers, and nothing else. */

@@ -1,7 +1,7 @@
 /** Resolves the runtime handler of a pod's RuntimeClass. Called once for each new sandbox. */
 import type { Client } from '../../../api/client/client.ts';
 import { runtimeClasses } from '../../../api/client/resources.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 
 /**
  * Resolves to the handler. Empty means the runtime's default, which also applies without an API server. Rejects if the class

@@ -1,7 +1,7 @@
 /**
  * Merges the security contexts of pod and container into the runtime's form. The container's values override the pod's. Pure.
  */
-import type { Container, Pod } from '../../model/pod.ts';
+import type { Container, Pod } from '../../base/model/pod.ts';
 import type { ImageInfo } from '../runtime.ts';
 import type { ContainerId } from '../runtime-identity.ts';
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from '../runtime-security.ts';

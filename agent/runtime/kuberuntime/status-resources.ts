@@ -4,7 +4,7 @@
  * computed and not read. Pure. `api-status.ts` calls it.
  */
 import { formatQuantity, newQuantity } from '../../../api/meta/quantity.ts';
-import type { Container, Pod, PodStatus } from '../../model/pod.ts';
+import type { Container, Pod, PodStatus } from '../../base/model/pod.ts';
 import type { ResizeConditions } from './resize.ts';
 import { areAllLimited, bytesOf, limitsOf, milliOf, podLevel, podResources, requestsOf } from './resources.ts';
 

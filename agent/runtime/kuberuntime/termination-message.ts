@@ -4,8 +4,8 @@
  * content, so reads are bounded, and only regular files are opened, without blocking.
  */
 import type { FileHandle } from 'node:fs/promises';
-import type { Pod } from '../../model/pod.ts';
-import { openRegularFile } from '../../files/beneath.ts';
+import type { Pod } from '../../base/model/pod.ts';
+import { openRegularFile } from '../../base/files/beneath.ts';
 import { openLog } from '../logs/log-files.ts';
 import type { ContainerStatus } from '../runtime.ts';
 import { TERMINATION_PATH_ANNOTATION, TERMINATION_POLICY_ANNOTATION } from './container-config.ts';

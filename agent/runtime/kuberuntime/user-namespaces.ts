@@ -6,12 +6,12 @@
  * These files are the only state, so a restarted agent allocates no id twice, and ids are free once the pod's directory is
  * removed.
  */
-import { readOwnFile } from '../../files/regular-file.ts';
-import { namesIn } from '../../files/host-directory.ts';
+import { readOwnFile } from '../../base/files/regular-file.ts';
+import { namesIn } from '../../base/files/host-directory.ts';
 import { dirname, join } from 'node:path';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 import type { IdMapping, NamespaceOptions } from '../runtime-security.ts';
 
 /** The id mappings of a pod. */

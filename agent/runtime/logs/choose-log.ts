@@ -3,7 +3,7 @@
  * (`validateContainerLogStatus`): while a container waits for its next start, its last termination is both its current and its
  * previous log. Pure.
  */
-import type { ContainerStatusJson } from '../../model/pod.ts';
+import type { ContainerStatusJson } from '../../base/model/pod.ts';
 
 /** `containerID` has the form of the status, `containerd://...`. `problem` is the kubelet's message. */
 type ChosenLog =

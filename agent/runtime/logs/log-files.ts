@@ -4,7 +4,7 @@
  */
 import type { FileHandle } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { Directory, ifMissing } from '../../files/beneath.ts';
+import { Directory, ifMissing } from '../../base/files/beneath.ts';
 
 /**
  * Calls `work` with the opened directory of the log and the name of the log's file, and closes the directory afterwards.

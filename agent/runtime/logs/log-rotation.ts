@@ -13,7 +13,7 @@ import { createGzip } from 'node:zlib';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { periodically } from '../../../api/machinery/periodic.ts';
-import type { Directory } from '../../files/beneath.ts';
+import type { Directory } from '../../base/files/beneath.ts';
 import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime.ts';
 import { inLogFolder, rotatedNames } from './log-files.ts';
 

@@ -9,8 +9,8 @@ import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { ownBytes } from '../../../api/machinery/own-bytes.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
 import { RuntimeError } from '../../runtime/runtime.ts';
-import { SpdyConnection } from '../../protocols/spdy/connection.ts';
-import type { SpdyStream } from '../../protocols/spdy/stream.ts';
+import { SpdyConnection } from '../../base/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../base/protocols/spdy/stream.ts';
 
 /** The subprotocol of port forwarding over SPDY. */
 export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';

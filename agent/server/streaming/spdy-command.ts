@@ -6,8 +6,8 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
-import { SpdyConnection } from '../../protocols/spdy/connection.ts';
-import type { SpdyStream } from '../../protocols/spdy/stream.ts';
+import { SpdyConnection } from '../../base/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../base/protocols/spdy/stream.ts';
 import {
   endStream,
   outcomeStatus,

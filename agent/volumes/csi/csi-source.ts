@@ -1,7 +1,7 @@
 /** The request of a pod or a persistent volume to a CSI driver, and the values that follow from it. Pure. */
 import { createHash } from 'node:crypto';
 import type { CSIDriver } from '../../../api/kinds/kinds.ts';
-import type { Pod, Volume } from '../../model/pod.ts';
+import type { Pod, Volume } from '../../base/model/pod.ts';
 import type { PersistentVolume } from '../persistent.ts';
 import type { VolumeStep } from '../volume-failure.ts';
 

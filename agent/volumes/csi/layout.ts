@@ -7,7 +7,7 @@ import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
-import { inDirectory } from '../../files/beneath.ts';
+import { inDirectory } from '../../base/files/beneath.ts';
 
 /** The content of `vol_data.json`. The names of the fields are the kubelet's. */
 export interface VolumeData {

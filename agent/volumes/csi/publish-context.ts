@@ -1,6 +1,6 @@
 /** The information about the pod that a driver gets: its name, tokens of its service account, secrets. */
 import type { CSIDriver } from '../../../api/kinds/kinds.ts';
-import type { Pod } from '../../model/pod.ts';
+import type { Pod } from '../../base/model/pod.ts';
 
 interface TokenStatus {
   readonly token: string;

@@ -1,7 +1,7 @@
 /** Writes to the status of validating policies which of their expressions have type errors. Each generation is checked once. */
 import { type ResourceOf, validatingAdmissionPolicies } from '../../../api/client/resources.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
-import type { Policy } from '../../admission/policy/policy-types.ts';
+import type { Policy } from '../../security/admission/policy/policy-types.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { type ExpressionWarning, type KindTypes, warningsOf } from './type-checking.ts';
 

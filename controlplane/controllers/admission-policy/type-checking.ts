@@ -7,8 +7,8 @@ import { CelCompileError, type CelEnvironment, compile } from '../../../api/cel/
 import { bytes, bool, type CelType, double, dyn, int, list, map, string, timestamp } from '../../../api/cel/types.ts';
 import { type GroupVersionKind, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
-import { ADMISSION_VARIABLES } from '../../admission/policy/expressions.ts';
-import type { Policy } from '../../admission/policy/policy-types.ts';
+import { ADMISSION_VARIABLES } from '../../security/admission/policy/expressions.ts';
+import type { Policy } from '../../security/admission/policy/policy-types.ts';
 
 /** The kinds that the API serves, and the types of their objects in CEL. */
 export interface KindTypes {

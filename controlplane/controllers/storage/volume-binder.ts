@@ -12,7 +12,7 @@ import type { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Wire }
 import { referenceTo } from '../../../api/client/event-recorder.ts';
 import { persistentVolumeClaims, persistentVolumes, pods, storageClasses } from '../../../api/client/resources.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { newestDefault } from '../../admission/storage-defaults.ts';
+import { newestDefault } from '../../security/admission/storage-defaults.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { delayOf, followUnscheduledPods } from './delayed-binding.ts';
 import { recycle } from './volume-recycler.ts';

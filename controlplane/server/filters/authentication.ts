@@ -6,7 +6,7 @@ import type {
   Authenticator,
   ClientConnection,
   Credentials,
-} from '../../authentication/authentication.ts';
+} from '../../security/authentication/authentication.ts';
 import type { UserInfo } from '../../model/user-info.ts';
 import type { RequestHeaders } from '../exchange.ts';
 import type { AuditSink } from './audit.ts';

@@ -5,9 +5,9 @@ import type {
   Authorizer,
   Decision,
   SelectorRequirement,
-} from '../../authorization/authorization.ts';
-import { fieldRequirements, labelRequirements } from '../../authorization/selector-requirements.ts';
-import { forbiddenMessage } from '../../authorization/union.ts';
+} from '../../security/authorization/authorization.ts';
+import { fieldRequirements, labelRequirements } from '../../security/authorization/selector-requirements.ts';
+import { forbiddenMessage } from '../../security/authorization/union.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
 /** Answers 403 unless the authorizer allows the request. Opening a stream by GET also needs the verb `create`. */

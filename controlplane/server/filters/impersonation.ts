@@ -10,8 +10,8 @@ import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/
 import { quoteText } from '../../../api/meta/quote.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../model/user-info.ts';
-import { headerValues } from '../../authentication/header-values.ts';
-import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
+import { headerValues } from '../../security/authentication/header-values.ts';
+import type { AuthorizationAttributes, Authorizer } from '../../security/authorization/authorization.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiRequest, Filter, Handler } from '../request.ts';
 import { attributesOf, forbiddenError } from './authorization.ts';

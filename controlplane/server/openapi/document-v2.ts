@@ -13,7 +13,7 @@ import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { plainItemV2, plainPaths } from './discovery-paths.ts';
 import { pathsOf, type Operation, type PathOperations, type TypeRef } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
-import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
+import { mergeOpenApi } from '../../registry/aggregation/backend-openapi.ts';
 import { REGISTERED_VERSIONS } from './registered-versions.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import {

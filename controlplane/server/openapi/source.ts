@@ -5,7 +5,7 @@
 import { typeNameOf } from '../../../api/schema/table.ts';
 import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
-import type { BackendOpenApi } from '../../aggregation/backend-openapi.ts';
+import type { BackendOpenApi } from '../../registry/aggregation/backend-openapi.ts';
 import type { ResourceCatalog } from '../../model/rest.ts';
 import { listKindOf, type Operation, type PathOptions, type TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';

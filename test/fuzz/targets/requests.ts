@@ -1,5 +1,5 @@
 /** Attacks the parsers of a request without its body: path, query, negotiation headers, continue tokens and bearer tokens. */
-import { parseJwt } from '../../../controlplane/authentication/jwt.ts';
+import { parseJwt } from '../../../controlplane/security/authentication/jwt.ts';
 import { decodeContinue, encodeContinue } from '../../../controlplane/registry/continue-token.ts';
 import { inputFormat, negotiateError, negotiateOutput } from '../../../controlplane/server/media-type.ts';
 import {

@@ -1,9 +1,9 @@
 /** Attacks the SPDY/3.1 connection between a client and the agent. It must either fail or serve, with bounded memory. */
 import { Duplex } from 'node:stream';
 import { constants, createDeflate } from 'node:zlib';
-import { SpdyConnection } from '../../../agent/protocols/spdy/connection.ts';
-import { DICTIONARY } from '../../../agent/protocols/spdy/dictionary.ts';
-import { controlFrame, dataHeader, encodeHeaders, FRAME } from '../../../agent/protocols/spdy/frames.ts';
+import { SpdyConnection } from '../../../agent/base/protocols/spdy/connection.ts';
+import { DICTIONARY } from '../../../agent/base/protocols/spdy/dictionary.ts';
+import { controlFrame, dataHeader, encodeHeaders, FRAME } from '../../../agent/base/protocols/spdy/frames.ts';
 import { law, type Target } from '../target.ts';
 
 function compressed(block: Buffer): Promise<Buffer> {

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { ETCD_UNIT, etcdUnitText } from '../../../controlplane/etcd/etcd-unit.ts';
+import { ETCD_UNIT, etcdUnitText } from '../../../controlplane/storage/etcd-member/etcd-unit.ts';
 import { temporaryFolder } from '../../temporary-folder.ts';
 
 const UNITS = join(import.meta.dirname, '../../../systemd');

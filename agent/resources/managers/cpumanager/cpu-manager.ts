@@ -6,7 +6,7 @@
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { WakeableLoop } from '../../../../api/machinery/wakeable-loop.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
 import { PolicyManager } from '../policy-manager.ts';
 import type { CpuTopology } from '../topology/host-topology.ts';

@@ -4,7 +4,7 @@
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { compareQuantities, parseQuantity, milliUnits } from '../../../../api/meta/quantity.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import { qosClass, requestsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { StateError } from '../checkpoint-file.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, sameCpus } from '../cpu-set.ts';

@@ -9,7 +9,7 @@ import type { Logger } from '../../../../api/component/logger.ts';
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { background } from '../../../../api/machinery/background.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../../base/model/pod.ts';
 import { isOfClaim } from '../dra/extended-resources.ts';
 import { buildCodecs, type MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';

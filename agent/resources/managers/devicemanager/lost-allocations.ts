@@ -3,7 +3,7 @@
  * runs, no device of its resources is allocated to another pod: it could be a device that is in use. The device manager
  * owns it.
  */
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { AdmissionError } from '../hint-provider.ts';
 import { isPluginResource } from './plugin-limits.ts';

@@ -4,7 +4,7 @@
  */
 import { join, resolve } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
-import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocols/grpc/grpc-server.ts';
+import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../base/protocols/grpc/grpc-server.ts';
 import type { IncomingOf } from '../../../../api/grpc/messages.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { checkPlugin, type DeviceManager } from './device-manager.ts';

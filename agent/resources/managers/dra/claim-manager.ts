@@ -10,7 +10,7 @@ import type { Client } from '../../../../api/client/client.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../../api/client/resources.ts';
 import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
-import type { Container, ContainerStatusJson, Pod } from '../../../model/pod.ts';
+import type { Container, ContainerStatusJson, Pod } from '../../../base/model/pod.ts';
 import type { GrpcCallObserver } from '../../../../api/grpc/grpc-client.ts';
 import { boundedDetails } from '../../../../api/grpc/grpc-error.ts';
 import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';

@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import type { AffinityStore } from '../hint-provider.ts';
 import { PolicyManager } from '../policy-manager.ts';
 import type { NumaNode } from '../topology/host-topology.ts';

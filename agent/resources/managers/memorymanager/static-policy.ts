@@ -4,7 +4,7 @@
  * the state.
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import { bytesOf, qosClass, requestsOf } from '../../../runtime/kuberuntime/resources.ts';
 import { StateError } from '../checkpoint-file.ts';
 import { type AffinityStore, hasPodLevelResources, isOrdinaryInit, podAmount } from '../hint-provider.ts';

@@ -4,7 +4,7 @@
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
-import type { Container, Pod } from '../../../model/pod.ts';
+import type { Container, Pod } from '../../../base/model/pod.ts';
 import { AdmissionError, type AffinityStore, type HintProvider } from '../hint-provider.ts';
 import { type TopologyPolicyOptions, PolicyOptionError } from '../policy-options.ts';
 import type { NumaNode } from '../topology/host-topology.ts';

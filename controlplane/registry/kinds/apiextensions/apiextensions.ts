@@ -3,14 +3,14 @@
  */
 import { quote } from '../../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../../api/meta/json-equality.ts';
-import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
+import { CLEANUP_FINALIZER, type Definition, setCondition } from './definition.ts';
 import {
   definitionNameRule,
   validateDefinition,
   validateDefinitionStatus,
   validateDefinitionUpdate,
-} from '../../../custom-resources/definition-validation.ts';
-import { unknownFormats } from '../../../custom-resources/formats.ts';
+} from './definition-validation.ts';
+import { unknownFormats } from '../../schemas/formats.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
 
 const DEFAULT_PORT = 443;

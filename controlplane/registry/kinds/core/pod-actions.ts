@@ -15,7 +15,7 @@ import type { Schema, SubresourceInfo, ResourceInfo } from '../../../../api/sche
 import { builtInReader, type Decoder, type ExpectedKind } from '../../object-decoding.ts';
 import { matchNamespace } from '../../object-identity.ts';
 import { writeOptionsObject } from '../../resource-rest.ts';
-import { atOnce } from '../../pausing.ts';
+import { atOnce } from '../../../../api/machinery/pausing.ts';
 import type { Entry, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { changeEntry } from '../../store-write.ts';
 import { preconditionConflict } from '../../write-conflicts.ts';

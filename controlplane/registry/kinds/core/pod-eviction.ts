@@ -21,7 +21,7 @@ import type { SubresourceInfo, ResourceInfo } from '../../../../api/schema/schem
 import { matchNamespace, wipeSystemFields } from '../../object-identity.ts';
 import type { Body, DeleteOptions, RequestContext, Rest, WriteOptions } from '../../../model/rest.ts';
 import { deleteOptionsErrors } from '../../../model/delete-options.ts';
-import { atOnce } from '../../pausing.ts';
+import { atOnce } from '../../../../api/machinery/pausing.ts';
 import { deleteEntry } from '../../store-delete.ts';
 import { currentEntry, listEntries } from '../../store-read.ts';
 import { changeEntry } from '../../store-write.ts';

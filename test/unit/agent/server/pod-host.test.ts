@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { it } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { createPodHost } from '../../../../agent/server/pod-host.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 

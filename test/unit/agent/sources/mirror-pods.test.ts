@@ -1,8 +1,8 @@
 /** Tests mirror pods: which object represents a static pod at the API server, and which objects stay unchanged. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject } from '../../../../agent/model/node.ts';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { NodeObject } from '../../../../agent/base/model/node.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { createMirrorPods, type MirrorPods, publishedStatus } from '../../../../agent/sources/mirror-pods.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { pods } from '../../../../api/client/resources.ts';

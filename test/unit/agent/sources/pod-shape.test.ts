@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
-import { isCriticalPod, isStaticPod } from '../../../../agent/model/pod-kinds.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
+import { isCriticalPod, isStaticPod } from '../../../../agent/base/model/pod-kinds.ts';
 import { createPodConfig } from '../../../../agent/sources/pod-config.ts';
 import type { OnPods, PodSource } from '../../../../agent/sources/pod-source.ts';
 import { whenAborted } from '../../../../api/machinery/clock.ts';

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { createFileSource } from '../../../../agent/sources/file-source.ts';
 import { type PodUpdate, createPodConfig, diff } from '../../../../agent/sources/pod-config.ts';
 import type { PodSource } from '../../../../agent/sources/pod-source.ts';

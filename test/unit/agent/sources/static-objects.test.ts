@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { chmod, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { createPodReader } from '../../../../agent/pods/pod-reader.ts';
 import { createFileSource } from '../../../../agent/sources/file-source.ts';
 import { readStaticObject, StaticObjects } from '../../../../agent/sources/static-objects.ts';

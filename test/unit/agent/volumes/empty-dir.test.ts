@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { hugePageSize, memoryVolumeBytes } from '../../../../agent/volumes/empty-dir.ts';
 
 const MI = 1024 * 1024;

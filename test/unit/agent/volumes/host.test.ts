@@ -3,7 +3,7 @@ import { chmod, mkdir, realpath, rename, rm, stat, symlink, writeFile } from 'no
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Directory } from '../../../../agent/files/beneath.ts';
+import { Directory } from '../../../../agent/base/files/beneath.ts';
 import { checkHostPath } from '../../../../agent/volumes/host-path.ts';
 import type { MountPoint } from '../../../../agent/host/mount-table.ts';
 import type { Mounter } from '../../../../agent/volumes/mounter.ts';

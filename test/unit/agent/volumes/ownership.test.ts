@@ -3,8 +3,8 @@ import { readdirSync } from 'node:fs';
 import { chmod, lstat, mkdir, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { Directory } from '../../../../agent/files/beneath.ts';
-import { TooManyDirectoriesError } from '../../../../agent/files/waiting-names.ts';
+import { Directory } from '../../../../agent/base/files/beneath.ts';
+import { TooManyDirectoriesError } from '../../../../agent/base/files/waiting-names.ts';
 import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 

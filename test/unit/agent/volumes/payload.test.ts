@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod, Volume } from '../../../../agent/model/pod.ts';
+import type { Pod, Volume } from '../../../../agent/base/model/pod.ts';
 import { type PayloadSources, volumePayload } from '../../../../agent/volumes/payload.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 

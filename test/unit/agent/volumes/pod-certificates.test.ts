@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 import { describe, it } from 'node:test';
-import type { Pod, Volume } from '../../../../agent/model/pod.ts';
+import type { Pod, Volume } from '../../../../agent/base/model/pod.ts';
 import { volumePayload, type PayloadSources } from '../../../../agent/volumes/payload.ts';
 import { PodCertificates, type PodCertificateSource } from '../../../../agent/volumes/pod-certificates.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { WatchedObjects } from '../../../../agent/volumes/referenced-objects.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { configMaps } from '../../../../api/client/resources.ts';

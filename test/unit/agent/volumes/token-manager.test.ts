@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../agent/base/model/pod.ts';
 import { TokenManager } from '../../../../agent/volumes/token-manager.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';

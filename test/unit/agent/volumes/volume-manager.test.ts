@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { Container, Pod } from '../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../agent/base/model/pod.ts';
 import { VolumeError } from '../../../../agent/runtime/container-volumes.ts';
 import type { CsiMountRequest } from '../../../../agent/volumes/csi/csi-source.ts';
 import type { MountPoint } from '../../../../agent/host/mount-table.ts';

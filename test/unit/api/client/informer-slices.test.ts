@@ -5,7 +5,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { Informers } from '../../../../api/client/informer.ts';
 import { configMaps, secrets } from '../../../../api/client/resources.ts';
 import type { ResourceCatalog, WatchEvent, WatchSink } from '../../../../controlplane/model/rest.ts';
-import { listersFromCatalog } from '../../../../controlplane/readers/listers.ts';
+import { listersFromCatalog } from '../../../../controlplane/model/listers.ts';
 import { createDirectClient } from '../../../../controlplane/server/direct-client.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';

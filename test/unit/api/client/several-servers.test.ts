@@ -12,7 +12,7 @@ import { HttpTransport } from '../../../../api/client/http-transport.ts';
 import { Informers } from '../../../../api/client/informer.ts';
 import { configMaps, pods } from '../../../../api/client/resources.ts';
 import { ServerList } from '../../../../api/client/server-list.ts';
-import { ensureAuthority, issue } from '../../../../controlplane/pki/authority.ts';
+import { ensureAuthority, issue } from '../../../../controlplane/security/pki/authority.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { until } from '../../../until.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';

@@ -7,13 +7,13 @@ import { ClusterAuthority } from '../../../../agent/node/certificates/cluster-au
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { signCaBundle, verifyCaBundle } from '../../../../api/pki/ca-bundle.ts';
 import { believedCas } from '../../../../cli/commands/join.ts';
-import { ensureAuthority, issue } from '../../../../controlplane/pki/authority.ts';
+import { ensureAuthority, issue } from '../../../../controlplane/security/pki/authority.ts';
 import {
   finishAuthority,
   prepareAuthority,
   readSignedBundle,
   switchAuthority,
-} from '../../../../controlplane/pki/authority-rotation.ts';
+} from '../../../../controlplane/security/pki/authority-rotation.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 

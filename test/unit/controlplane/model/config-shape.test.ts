@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { loadAdmissionConfiguration } from '../../../../controlplane/admission/admission-config.ts';
-import { loadAuthenticationConfig } from '../../../../controlplane/authentication/authentication-config.ts';
-import { loadAuthorizationConfig } from '../../../../controlplane/authorization/authorization-config.ts';
-import { parseEncryptionConfig } from '../../../../controlplane/encryption/encryption-config.ts';
+import { loadAdmissionConfiguration } from '../../../../controlplane/security/admission/admission-config.ts';
+import { loadAuthenticationConfig } from '../../../../controlplane/security/authentication/authentication-config.ts';
+import { loadAuthorizationConfig } from '../../../../controlplane/security/authorization/authorization-config.ts';
+import { parseEncryptionConfig } from '../../../../controlplane/storage/encryption/encryption-config.ts';
 import { shapeFault } from '../../../../controlplane/model/config-shape.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 

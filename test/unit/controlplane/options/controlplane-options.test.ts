@@ -4,8 +4,8 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type AnyFlag, formatDefault } from '../../../../api/component/flags.ts';
-import { PLUGINS } from '../../../../controlplane/admission/plugins.ts';
-import { AUTHORIZERS } from '../../../../controlplane/authorization/authorizers.ts';
+import { PLUGINS } from '../../../../controlplane/security/admission/plugins.ts';
+import { AUTHORIZERS } from '../../../../controlplane/security/authorization/authorizers.ts';
 import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 
 const own = new Map(Object.values<AnyFlag>(controlPlaneFlags).map((flag) => [flag.name, flag]));

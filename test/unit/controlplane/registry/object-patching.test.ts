@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ExpectedKind } from '../../../../controlplane/registry/object-decoding.ts';
 import { patchObject } from '../../../../controlplane/registry/object-patching.ts';
-import { atOnce, inTurns } from '../../../../controlplane/registry/pausing.ts';
+import { atOnce, inTurns } from '../../../../api/machinery/pausing.ts';
 import { turnsOf } from '../../../fakes/ticking-clock.ts';
 
 const CONFIG_MAP = {} as ExpectedKind;

@@ -1,9 +1,9 @@
 /**
  * Tests texts and causes of refused values, through the registry. They are made in 'controlplane/registry/store-write.ts',
- * 'controlplane/registry/changed-metadata.ts', 'controlplane/custom-resources/schema-checks.ts',
+ * 'controlplane/registry/changed-metadata.ts', 'controlplane/registry/schemas/schema-checks.ts',
  * 'controlplane/registry/kinds/admissionregistration/webhook-client.ts',
  * 'controlplane/registry/kinds/apiregistration/apiregistration.ts', 'controlplane/registry/kinds/core/event-validation.ts',
- * 'controlplane/custom-resources/definition-validation.ts', 'controlplane/registry/object-decoding.ts',
+ * 'controlplane/registry/kinds/apiextensions/definition-validation.ts', 'controlplane/registry/object-decoding.ts',
  * 'controlplane/registry/kinds/networking/network-policies.ts',
  * 'controlplane/registry/kinds/resource/device-slice-validation.ts', 'controlplane/registry/kinds/storage/storage-classes.ts'
  * and 'controlplane/registry/kinds/storage/volume-attachments.ts'.

@@ -7,8 +7,9 @@
  * 'controlplane/registry/scale-view.ts', 'controlplane/registry/kinds/core/pod-eviction.ts',
  * 'controlplane/registry/kinds/core/pod-actions.ts', 'controlplane/registry/kinds/core/pods.ts',
  * 'controlplane/registry/kinds/core/service-ranges.ts', 'controlplane/registry/kinds/core/component-statuses.ts',
- * 'controlplane/registry/kinds/networking/columns.ts', 'controlplane/reviews/access-review.ts',
- * 'controlplane/bootstrap/default-service-range.ts', 'controlplane/bootstrap/flow-control-objects.ts',
+ * 'controlplane/registry/kinds/networking/columns.ts', 'controlplane/server/reviews/access-review.ts',
+ * 'controlplane/controllers/cluster-objects/default-service-range.ts',
+ * 'controlplane/controllers/cluster-objects/flow-control-objects.ts',
  * 'controlplane/start/aggregation.ts' and 'api/codec/yaml.ts'.
  */
 import assert from 'node:assert/strict';

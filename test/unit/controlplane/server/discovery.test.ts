@@ -5,7 +5,7 @@ import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
 import { builtinResources } from '../../../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
-import type { AggregatedVersion } from '../../../../controlplane/aggregation/aggregator.ts';
+import type { AggregatedVersion } from '../../../../controlplane/registry/aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../../../../controlplane/model/rest.ts';
 import { compareVersions } from '../../../../api/meta/version-order.ts';
 import { installDiscovery } from '../../../../controlplane/server/discovery.ts';

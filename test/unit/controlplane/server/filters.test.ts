@@ -1,8 +1,11 @@
 /** Tests the filters of the handler chain, through the port of the server. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Authenticator } from '../../../../controlplane/authentication/authentication.ts';
-import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
+import type { Authenticator } from '../../../../controlplane/security/authentication/authentication.ts';
+import type {
+  AuthorizationAttributes,
+  Authorizer,
+} from '../../../../controlplane/security/authorization/authorization.ts';
 import type { Rest } from '../../../../controlplane/model/rest.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

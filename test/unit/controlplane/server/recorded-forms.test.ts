@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { createAudit } from '../../../../controlplane/audit/audit.ts';
-import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
-import { parseAuditPolicy } from '../../../../controlplane/audit/policy.ts';
+import { createAudit } from '../../../../controlplane/server/audit/audit.ts';
+import type { AuditEvent } from '../../../../controlplane/server/audit/event.ts';
+import { parseAuditPolicy } from '../../../../controlplane/server/audit/policy.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
 

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { alwaysAllow } from '../../../../controlplane/authorization/union.ts';
+import { alwaysAllow } from '../../../../controlplane/security/authorization/union.ts';
 import { ApiRequest } from '../../../../controlplane/server/request.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { fakeExchange } from '../../../fakes/fake-exchange.ts';

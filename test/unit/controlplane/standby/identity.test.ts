@@ -3,7 +3,12 @@ import assert from 'node:assert/strict';
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { test } from 'node:test';
-import { type Authority, ensureAuthority, issue, type Wanted } from '../../../../controlplane/pki/authority.ts';
+import {
+  type Authority,
+  ensureAuthority,
+  issue,
+  type Wanted,
+} from '../../../../controlplane/security/pki/authority.ts';
 import {
   administratorCheck,
   identityCredentials,

@@ -14,7 +14,7 @@ import { systemClock } from '../../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../../api/client/http-client.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
-import { ensurePki, type Pki } from '../../../../controlplane/pki/pki.ts';
+import { ensurePki, type Pki } from '../../../../controlplane/security/pki/pki.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 import { firstRoutes } from '../../../../controlplane/standby/first.ts';
 import { Follower, openCopy } from '../../../../controlplane/standby/follower.ts';

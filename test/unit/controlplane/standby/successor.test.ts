@@ -7,7 +7,7 @@ import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { ensurePki } from '../../../../controlplane/pki/pki.ts';
+import { ensurePki } from '../../../../controlplane/security/pki/pki.ts';
 import { Listener } from '../../../../controlplane/server/listener.ts';
 import { firstRoutes } from '../../../../controlplane/standby/first.ts';
 import { peerCheck } from '../../../../controlplane/standby/identity.ts';

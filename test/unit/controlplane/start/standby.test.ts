@@ -12,7 +12,7 @@ import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 import { storageBackendOf } from '../../../../controlplane/options/storage.ts';
-import { issue, readAuthority } from '../../../../controlplane/pki/authority.ts';
+import { issue, readAuthority } from '../../../../controlplane/security/pki/authority.ts';
 import { writeRole } from '../../../../controlplane/standby/role.ts';
 import { API_VERSION } from '../../../../controlplane/start/api-server.ts';
 import type { Serving } from '../../../../controlplane/start/serve.ts';

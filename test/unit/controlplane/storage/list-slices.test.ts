@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { selectorOfLabels } from '../../../../api/meta/selector.ts';
-import { leaseCache } from '../../../../controlplane/custom-resources/leased-cache.ts';
+import { leaseCache } from '../../../../controlplane/registry/custom-resources/leased-cache.ts';
 import type { WatchEvent } from '../../../../controlplane/model/rest.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { encodeObject, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';

@@ -6,7 +6,7 @@ import { createCgroupManager } from '../../../../../agent/host/cgroups/cgroup-ma
 import { cgroupName, cgroupPath } from '../../../../../agent/host/cgroups/cgroup-path.ts';
 import type { CgroupManager, CgroupResources } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
 import { createPodCgroups, type PodCgroups, podCgroupParts } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

@@ -9,7 +9,7 @@ import { cgroupPath } from '../../../../../agent/host/cgroups/cgroup-path.ts';
 import type { CgroupManager } from '../../../../../agent/host/cgroups/cgroup-resources.ts';
 import { NodeAllocatable } from '../../../../../agent/host/cgroups/node-allocatable.ts';
 import { createPodCgroups, type PodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

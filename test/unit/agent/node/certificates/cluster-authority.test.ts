@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { ClusterAuthority } from '../../../../../agent/node/certificates/cluster-authority.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { ensureAuthority } from '../../../../../controlplane/pki/authority.ts';
-import { prepareAuthority, readSignedBundle } from '../../../../../controlplane/pki/authority-rotation.ts';
+import { ensureAuthority } from '../../../../../controlplane/security/pki/authority.ts';
+import { prepareAuthority, readSignedBundle } from '../../../../../controlplane/security/pki/authority-rotation.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import type { Logind } from '../../../../../agent/node/shutdown/logind.ts';
 import { NodeShutdown, type NodeShutdownOptions } from '../../../../../agent/node/shutdown/node-shutdown.ts';
 import { graceSeconds, groupByPriority, shutdownPeriods } from '../../../../../agent/node/shutdown/shutdown-order.ts';

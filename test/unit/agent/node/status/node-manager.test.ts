@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { leases, nodes } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
 import {
   NodeManager,
   type NodeManagerOptions,

@@ -1,7 +1,7 @@
 /** Compares the status of a node with one that the kubelet wrote. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
 import { DEFAULT_HARD, parseThresholds } from '../../../../../agent/resources/eviction/thresholds.ts';
 import {
   type NodeFacts,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
 import { transitions } from '../../../../../agent/node/status/transitions.ts';
 
 const node = (conditions: Record<string, string>): NodeObject =>

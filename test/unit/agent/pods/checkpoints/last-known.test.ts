@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import { CheckpointStore } from '../../../../../agent/pods/checkpoints/checkpoint-store.ts';
 import { LastKnownClient } from '../../../../../agent/pods/checkpoints/last-known-client.ts';
 import { PodCheckpoints } from '../../../../../agent/pods/checkpoints/pod-checkpoints.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { createApiSource } from '../../../../../agent/sources/api-source.ts';
 import { createPodConfig } from '../../../../../agent/sources/pod-config.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';

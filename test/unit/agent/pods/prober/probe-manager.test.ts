@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Container, Pod, PodStatus } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod, PodStatus } from '../../../../../agent/base/model/pod.ts';
 import type { ProbeResult } from '../../../../../agent/runtime/kuberuntime/probe-results.ts';
 import { createProbeManager } from '../../../../../agent/pods/prober/probe-manager.ts';
 import { withProbeResults } from '../../../../../agent/runtime/kuberuntime/readiness.ts';

@@ -1,7 +1,7 @@
 /** Tests the status of a static pod at its mirror pod, which others change, delete and recreate. */
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { pods } from '../../../../../api/client/resources.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../../../../agent/model/pod.ts';
+import type { ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../../../../agent/base/model/pod.ts';
 import { mergeStatus, statusPatch } from '../../../../../agent/pods/status/pod-status.ts';
 import { createStatusManager } from '../../../../../agent/pods/status/status-manager.ts';
 import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';

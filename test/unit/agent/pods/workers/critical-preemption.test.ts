@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { preemptionVictims } from '../../../../../agent/pods/workers/critical-preemption.ts';
 import type { LackingResource } from '../../../../../agent/pods/workers/node-fit.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { createPodAdmission } from '../../../../../agent/pods/workers/pod-admission.ts';
 import { assertLinearTime } from '../../../../fuzz/growth.ts';
 

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
 
 function pod(uid: string, cpu: string, more: { generation?: number; memory?: string; status?: object } = {}): Pod {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { PodManager } from '../../../../../agent/pods/workers/pod-manager.ts';
 
 const podOf = (uid: string, annotation: string): Pod =>

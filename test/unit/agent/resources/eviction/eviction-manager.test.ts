@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { pause } from '../../../../../api/machinery/clock.ts';
 import { NodePressure } from '../../../../../agent/resources/eviction/node-pressure.ts';
 import { EvictionManager } from '../../../../../agent/resources/eviction/eviction-manager.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { evictionMessage } from '../../../../../agent/resources/eviction/messages.ts';
 import { type Observation, parseThresholds, type Signal } from '../../../../../agent/resources/eviction/thresholds.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { pod } from './pods.ts';
 
 const MI = 1024 * 1024;

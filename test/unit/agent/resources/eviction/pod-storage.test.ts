@@ -1,7 +1,7 @@
 /** Tests the disk usage of pods: the amounts by which pods are ranked, and the limits that they can exceed. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { consumptionFrom } from '../../../../../agent/resources/eviction/consumption.ts';
 import { exceededStorage, hasStorageLimits } from '../../../../../agent/resources/eviction/local-storage.ts';
 import type { PodStorage, VolumeUsage } from '../../../../../agent/resources/statistics/storage-usage.ts';

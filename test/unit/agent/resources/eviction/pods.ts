@@ -1,5 +1,5 @@
 /** Builds pods for the tests of the eviction manager. */
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 
 export interface PodShape {
   readonly name: string;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { type PodConsumption, rankPods } from '../../../../../agent/resources/eviction/ranking.ts';
 import type { StarvedResource } from '../../../../../agent/resources/eviction/thresholds.ts';
 import { pod, type PodShape } from './pods.ts';

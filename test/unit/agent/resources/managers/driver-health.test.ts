@@ -6,8 +6,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { resourceClaims } from '../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
-import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
+import { serveGrpc } from '../../../../../agent/base/protocols/grpc/grpc-server.ts';
 import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
 import {
   DRA_MESSAGES,

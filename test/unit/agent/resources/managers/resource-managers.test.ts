@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { connectGrpc } from '../../../../../api/grpc/grpc-client.ts';
 import {
   ALPHA_METHODS,

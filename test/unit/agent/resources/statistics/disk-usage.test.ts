@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { link, mkdir, statfs, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
-import { type Directory, inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
+import { type Directory, inDirectory, removeTree } from '../../../../../agent/base/files/beneath.ts';
 import { countOf, diskUsage, filesUsage, fromStatfs } from '../../../../../agent/resources/statistics/disk-usage.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

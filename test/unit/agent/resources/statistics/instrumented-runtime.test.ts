@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import type { Runtime, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
 import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 import {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { cadvisorMetrics } from '../../../../../agent/resources/statistics/cadvisor-metrics.ts';
 import { createCgroupReader } from '../../../../../agent/resources/statistics/cgroup-reader.ts';
 import { resourceMetrics } from '../../../../../agent/resources/statistics/resource-metrics.ts';

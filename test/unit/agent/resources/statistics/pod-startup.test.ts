@@ -1,7 +1,7 @@
 /** Tests how the time that pods take to start is measured, by the rules of the kubelet. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { podStartups } from '../../../../../agent/resources/statistics/pod-startup.ts';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';

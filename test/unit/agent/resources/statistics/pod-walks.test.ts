@@ -1,7 +1,7 @@
 /** Tests measurements of pods that take long, or do not end. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import type { GrowingUsage } from '../../../../../agent/resources/statistics/disk-usage.ts';
 import { PodWalks } from '../../../../../agent/resources/statistics/pod-walks.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

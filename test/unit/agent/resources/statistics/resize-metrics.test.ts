@@ -1,8 +1,8 @@
 /** The metrics of resizes have the kubelet's names, labels and buckets, and count what it counts. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NodeObject } from '../../../../../agent/model/node.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { NodeObject } from '../../../../../agent/base/model/node.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
 import { followResizes, resizeMetrics } from '../../../../../agent/resources/statistics/resize-metrics.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';

@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { PodCgroups } from '../../../../../agent/host/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { measuredSyncer, relistMetrics } from '../../../../../agent/resources/statistics/measured-syncer.ts';
 import { measuredCgroups, podEventMetrics } from '../../../../../agent/resources/statistics/state-metrics.ts';
 import { volumeMeasureMetrics } from '../../../../../agent/resources/statistics/storage-metrics.ts';

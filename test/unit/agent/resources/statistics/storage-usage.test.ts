@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { StorageUsage } from '../../../../../agent/resources/statistics/storage-usage.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

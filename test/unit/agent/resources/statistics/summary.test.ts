@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { createCgroupReader } from '../../../../../agent/resources/statistics/cgroup-reader.ts';
 import { summaryOf } from '../../../../../agent/resources/statistics/summary.ts';
 import { ownCgroup, SystemContainers } from '../../../../../agent/resources/statistics/system-containers.ts';

@@ -9,8 +9,8 @@ import { forwardRemotePort, runRemoteCommand } from '../../../../../agent/runtim
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
-import type { SpdyStream } from '../../../../../agent/protocols/spdy/stream.ts';
+import { SpdyConnection } from '../../../../../agent/base/protocols/spdy/connection.ts';
+import type { SpdyStream } from '../../../../../agent/base/protocols/spdy/stream.ts';
 
 type Streams = ReadonlyMap<string, SpdyStream>;
 

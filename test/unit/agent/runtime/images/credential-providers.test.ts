@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { readCredentialProviders } from '../../../../../agent/runtime/images/credential-provider-config.ts';
 import { CredentialProviders } from '../../../../../agent/runtime/images/credential-providers.ts';
 import { matchesImage } from '../../../../../agent/runtime/images/image-match.ts';

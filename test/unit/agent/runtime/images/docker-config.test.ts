@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
-import type { ReferencedObjects } from '../../../../../agent/model/referenced-objects.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
+import type { ReferencedObjects } from '../../../../../agent/base/model/referenced-objects.ts';
 import { DockerConfigError, loginsOf } from '../../../../../agent/runtime/images/docker-config.ts';
 import { pullCredentials } from '../../../../../agent/runtime/images/pull-credentials.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
-import type { ReferencedObjects } from '../../../../../agent/model/referenced-objects.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
+import type { ReferencedObjects } from '../../../../../agent/base/model/referenced-objects.ts';
 import {
   ImageError,
   ImageManager,

@@ -1,7 +1,7 @@
 /** Tests the status of a pod that is computed from its inputs. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod, PodStatus } from '../../../../../agent/model/pod.ts';
+import type { Pod, PodStatus } from '../../../../../agent/base/model/pod.ts';
 import type { PodEnd } from '../../../../../agent/runtime/kuberuntime/api-conditions.ts';
 import { apiPodStatus } from '../../../../../agent/runtime/kuberuntime/api-status.ts';
 import type { ResizeConditions } from '../../../../../agent/runtime/kuberuntime/resize.ts';

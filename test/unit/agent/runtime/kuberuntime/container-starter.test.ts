@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import { ContainerStarter, type Session } from '../../../../../agent/runtime/kuberuntime/container-starter.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { type DnsConfig, hostDns, podDns, podHostname } from '../../../../../agent/runtime/kuberuntime/dns.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

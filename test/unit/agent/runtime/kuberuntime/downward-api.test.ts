@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { fieldValue } from '../../../../../agent/runtime/kuberuntime/downward-api.ts';
 
 it('labels and annotations are sorted, one a line, with values quoted as in Go', () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
-import type { ReferencedObjects } from '../../../../../agent/model/referenced-objects.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
+import type { ReferencedObjects } from '../../../../../agent/base/model/referenced-objects.ts';
 import { containerEnvironment, expand } from '../../../../../agent/runtime/kuberuntime/environment.ts';
 import type { KubeObject } from '../../../../../api/meta/object.ts';
 import { assertLinearTime } from '../../../../fuzz/growth.ts';

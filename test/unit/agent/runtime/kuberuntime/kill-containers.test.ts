@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import { after, before, describe, it } from 'node:test';
 import type { AddressInfo } from 'node:net';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import {
   killContainer,
   type KillDeps,

@@ -1,7 +1,7 @@
 /** Tests what a sync reports of the starts of pods and containers. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { KubeRuntime } from '../../../../../agent/runtime/kuberuntime/kube-runtime.ts';
 import type { RuntimePodStatus } from '../../../../../agent/runtime/kuberuntime/runtime-status.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';

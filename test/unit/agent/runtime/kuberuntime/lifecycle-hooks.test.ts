@@ -1,7 +1,7 @@
 /** Tests the messages of failed hooks, which the status of a container shows, and what metrics count. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Container } from '../../../../../agent/model/pod.ts';
+import type { Container } from '../../../../../agent/base/model/pod.ts';
 import { hookMetrics } from '../../../../../agent/resources/statistics/state-metrics.ts';
 import { type Hook, runHook } from '../../../../../agent/runtime/kuberuntime/lifecycle-hooks.ts';
 import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';

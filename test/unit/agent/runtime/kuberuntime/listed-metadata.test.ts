@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { MESSAGES } from '../../../../../agent/runtime/cri/messages.ts';
 import { containerAnnotations } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
 import { listedMetadata } from '../../../../../agent/runtime/kuberuntime/listed-metadata.ts';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import { buildCodecs } from '../../../../../api/grpc/codec.ts';
 
 const podWith = (metadata: object): Pod =>

@@ -1,8 +1,8 @@
 /** Pods with many references to the same objects cannot exhaust the memory and time of the agent. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
-import type { ReferencedObjects } from '../../../../../agent/model/referenced-objects.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
+import type { ReferencedObjects } from '../../../../../agent/base/model/referenced-objects.ts';
 import { missingPullSecrets, pullCredentials } from '../../../../../agent/runtime/images/pull-credentials.ts';
 import {
   ContainerConfigError,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import type { ProbeKind, ProbeResult } from '../../../../../agent/runtime/kuberuntime/probe-results.ts';
 import { computePodActions } from '../../../../../agent/runtime/kuberuntime/pod-actions.ts';
 import {

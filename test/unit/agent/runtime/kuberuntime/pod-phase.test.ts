@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ContainerStatusJson, Pod } from '../../../../../agent/model/pod.ts';
+import type { ContainerStatusJson, Pod } from '../../../../../agent/base/model/pod.ts';
 import { podPhase } from '../../../../../agent/runtime/kuberuntime/pod-phase.ts';
 
 const running = { running: {} };

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../../../../agent/model/pod.ts';
+import type {
+  Container,
+  ContainerStatusJson,
+  Pod,
+  PodCondition,
+  PodStatus,
+} from '../../../../../agent/base/model/pod.ts';
 import type { ProbeResult, ProbeResults } from '../../../../../agent/runtime/kuberuntime/probe-results.ts';
 import { podConditions } from '../../../../../agent/runtime/kuberuntime/api-conditions.ts';
 import { withProbeResults, withReadyConditions } from '../../../../../agent/runtime/kuberuntime/readiness.ts';

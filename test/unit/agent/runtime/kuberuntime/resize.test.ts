@@ -1,7 +1,7 @@
 /** Tests which changes of resources restart a running container, and which are refused. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import { containerAnnotations } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
 import {
   loweredMemory,

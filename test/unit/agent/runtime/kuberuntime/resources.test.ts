@@ -8,7 +8,7 @@ import {
   qosClass,
   requestsOf,
 } from '../../../../../agent/runtime/kuberuntime/resources.ts';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 
 interface Parts {
   readonly whole?: object;

@@ -1,7 +1,7 @@
 /** Tests which runtime handler a pod gets. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { runtimeHandlerOf } from '../../../../../agent/runtime/kuberuntime/runtime-class.ts';
 import type { Client } from '../../../../../api/client/client.ts';
 import { newNotFound } from '../../../../../api/meta/status-error.ts';

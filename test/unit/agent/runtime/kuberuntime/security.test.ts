@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import {
   containerSecurity,
   namespaceOptions,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import type { Container, Pod } from '../../../../../agent/model/pod.ts';
+import type { Container, Pod } from '../../../../../agent/base/model/pod.ts';
 import { type ConfigDeps, containerConfig } from '../../../../../agent/runtime/kuberuntime/container-config.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

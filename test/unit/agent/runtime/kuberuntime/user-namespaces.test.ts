@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, it } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { podIdRange, UserNamespaces } from '../../../../../agent/runtime/kuberuntime/user-namespaces.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ContainerStatusJson } from '../../../../../agent/model/pod.ts';
+import type { ContainerStatusJson } from '../../../../../agent/base/model/pod.ts';
 import { chooseLog } from '../../../../../agent/runtime/logs/choose-log.ts';
 
 const status = (fields: object): ContainerStatusJson => fields as unknown as ContainerStatusJson;

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../../../../agent/base/protocols/spdy/connection.ts';
 import type { PodHost } from '../../../../../agent/server/pod-host.ts';
 import { HeldMemory } from '../../../../../agent/server/streaming/held-memory.ts';
 import { createUpgrades, streamTarget } from '../../../../../agent/server/streaming/upgrade.ts';

@@ -4,7 +4,7 @@ import { it } from 'node:test';
 import { duplexPair } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import type { WebSocket } from 'ws';
-import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../../../../agent/base/protocols/spdy/connection.ts';
 import {
   forwardOverChannels,
   forwardOverSpdy,

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { duplexPair } from 'node:stream';
 import { it } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import { SpdyConnection } from '../../../../../agent/base/protocols/spdy/connection.ts';
 import type { RemoteCommand } from '../../../../../agent/server/streaming/remote-command.ts';
 import { until } from '../../../../until.ts';
 import { acceptSpdyCommand } from '../../../../../agent/server/streaming/spdy-command.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../../agent/model/pod.ts';
+import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { attachmentName } from '../../../../../api/kinds/attached-volumes.ts';
 import type { CsiMountRequest } from '../../../../../agent/volumes/csi/csi-source.ts';
 import { CsiVolumes } from '../../../../../agent/volumes/csi/csi-volumes.ts';

@@ -4,7 +4,7 @@ import { mkdir, rename } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, test, type TestContext } from 'node:test';
-import { inDirectory, removeTree } from '../../../../../agent/files/beneath.ts';
+import { inDirectory, removeTree } from '../../../../../agent/base/files/beneath.ts';
 import { pluginMetrics } from '../../../../../agent/resources/statistics/driver-metrics.ts';
 import { PluginManager, type PluginHandler } from '../../../../../agent/volumes/plugins/plugin-manager.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../../agent/volumes/plugins/schema.ts';

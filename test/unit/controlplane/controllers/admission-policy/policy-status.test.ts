@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ResourceOf, validatingAdmissionPolicies } from '../../../../../api/client/resources.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
-import type { Policy } from '../../../../../controlplane/admission/policy/policy-types.ts';
+import type { Policy } from '../../../../../controlplane/security/admission/policy/policy-types.ts';
 import { policyStatuses } from '../../../../../controlplane/controllers/admission-policy/policy-status.ts';
 import { warningsOf } from '../../../../../controlplane/controllers/admission-policy/type-checking.ts';
 import { controllerTest } from '../../../../fakes/fake-controllers.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { alwaysAllow } from '../../../../../controlplane/authorization/union.ts';
+import { alwaysAllow } from '../../../../../controlplane/security/authorization/union.ts';
 import { guardFilter } from '../../../../../controlplane/server/filters/guard.ts';
 import { ApiRequest } from '../../../../../controlplane/server/request.ts';
 import { noObserver } from '../../../../../controlplane/server/request-metrics.ts';

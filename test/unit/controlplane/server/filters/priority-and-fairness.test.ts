@@ -10,7 +10,7 @@ import type { ClientHttp2Stream } from 'node:http2';
 import { test } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { createDialer } from '../../../../../api/http/dialer.ts';
-import type { Aggregator } from '../../../../../controlplane/aggregation/aggregator.ts';
+import type { Aggregator } from '../../../../../controlplane/registry/aggregation/aggregator.ts';
 import { passAggregated } from '../../../../../controlplane/server/connect/aggregated.ts';
 import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';
 import { installFlowControlDumps } from '../../../../../controlplane/server/flowcontrol/flow-control-dumps.ts';
