@@ -12,8 +12,8 @@ import { methodNotAllowed } from '../router.ts';
 import type { Storage } from '../../storage/storage.ts';
 
 /**
- * Accepts POST and returns JSON: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Callers need the permission to `post`
- * to this path.
+ * Accepts POST and returns JSON: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Callers need the permission to
+ * `post` to this path.
  */
 export const BACKUP_PATH = '/orchlet/backup';
 
