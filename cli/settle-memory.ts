@@ -1,12 +1,14 @@
 /**
  * Returns unused memory after the start and after bursts of work: V8 keeps code that ran once and dead objects until memory is
- * short, and malloc keeps what it has freed between blocks in use. In a quiet moment after the process has grown, it runs one
- * full garbage collection, which takes a tenth of a second. It runs none while the process is busy. Long-running commands call
- * it.
+ * short, malloc keeps what it has freed between blocks in use, and pages of the program's files stay that the start alone used.
+ * In a quiet moment after the process has grown, it runs one full garbage collection, which takes a tenth of a second. It runs
+ * none while the process is busy. Long-running commands call it.
  */
+import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Clock } from '../api/machinery/clock.ts';
+import { releaseFiles } from './release-files.ts';
 import { trimHeap } from './trim-heap.ts';
 
 const CHECK_MS = 4_000;
@@ -30,6 +32,20 @@ function collectGarbage(): void {
   gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
 }
 
+/**
+ * Returns the resident memory without the pages of files, which come back when they are used. Where /proc cannot be read, it
+ * includes them.
+ */
+function ownBytes(): number {
+  try {
+    const [, kib] = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'latin1')) ?? [];
+    if (kib !== undefined) return Number(kib) * 1024;
+  } catch {
+    // The answer below is that of such a host.
+  }
+  return process.memoryUsage.rss();
+}
+
 export function settleMemory(clock: Clock): void {
   let settledBytes = 0;
   let notBeforeMs = 0;
@@ -37,7 +53,7 @@ export function settleMemory(clock: Clock): void {
     const before = performance.eventLoopUtilization();
     clock.after(CHECK_MS, () => {
       const isQuiet = performance.eventLoopUtilization(before).utilization < QUIET;
-      const hasGrown = process.memoryUsage.rss() >= settledBytes + GROWN_BYTES;
+      const hasGrown = ownBytes() >= settledBytes + GROWN_BYTES;
       if (!isQuiet || !hasGrown || clock.monotonic() < notBeforeMs) {
         wait();
         return;
@@ -46,7 +62,8 @@ export function settleMemory(clock: Clock): void {
       collectGarbage();
       clock.after(SWEEP_MS, () => {
         trimHeap();
-        settledBytes = process.memoryUsage.rss();
+        releaseFiles();
+        settledBytes = ownBytes();
         wait();
       });
     });

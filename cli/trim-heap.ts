@@ -1,4 +1,5 @@
 /** Calls `malloc_trim` of the C library, which returns the pages of malloc's heap that no block in use needs. */
+import { cFunctions } from './c-library.ts';
 
 /** `int malloc_trim(size_t pad)` in malloc.h. */
 const MALLOC_TRIM = { malloc_trim: { arguments: ['u64'], return: 'i32' } } as const;
@@ -12,17 +13,7 @@ let isLookedUp = false;
  * as the bytes of objects, leave gaps that malloc keeps. Does nothing where musl is the C library, or before Node.js 26.1.
  */
 export function trimHeap(): void {
-  if (!isLookedUp) trim = lookUp();
+  if (!isLookedUp) trim = cFunctions(MALLOC_TRIM)?.malloc_trim;
   isLookedUp = true;
   trim?.(0n);
-}
-
-function lookUp(): typeof trim {
-  try {
-    // A library of `null` is the running program with the libraries that it has loaded.
-    const library = process.getBuiltinModule('node:ffi')?.dlopen(null, MALLOC_TRIM);
-    return library?.functions.malloc_trim;
-  } catch {
-    return undefined;
-  }
 }
