@@ -1,7 +1,4 @@
-/**
- * Runs work that can pause: a generator that yields where other work may use the event loop. Most generators return before
- * their first pause. They run synchronously and need no promise.
- */
+/** Runs work that can pause: a generator that yields where other work may use the event loop. */
 import { setImmediate } from 'node:timers/promises';
 import { inOneSlice } from './time-slice.ts';
 

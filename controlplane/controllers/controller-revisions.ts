@@ -68,9 +68,8 @@ interface History<Owner extends KubeObject> {
 }
 
 /**
- * Resolves to all revisions in order. The last one, `update`, has the current template. Creates this revision if there is
- * none, and makes it the newest if it is an older one. If a revision of another template has its name, raises the owner's
- * `status.collisionCount` and rejects; with the new count, the next call uses another name.
+ * Resolves to all revisions in order. The last one, `update`, has the current template. If a revision of another template has
+ * its name, raises the owner's `status.collisionCount` and rejects; with the new count, the next call uses another name.
  */
 export async function syncRevisions<Owner extends KubeObject>(
   history: History<Owner>,

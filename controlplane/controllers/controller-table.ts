@@ -231,10 +231,7 @@ const CONTROLLERS: readonly ControllerRow[] = [
   },
 ];
 
-/**
- * Returns the rows of the controllers with what each needs. The order of the rows has no meaning, because all controllers run
- * at the same time.
- */
+/** Returns the rows of the controllers with what each needs. */
 export function controllerTable({
   rootCaPem,
   tokenSigner,

@@ -113,10 +113,7 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
   return claimed;
 }
 
-/**
- * Throws if the API server no longer has the owner or is deleting it. Such an owner must not adopt objects, and the informer
- * may still show it as alive.
- */
+/** Throws if the API server no longer has the owner or is deleting it, which the informer may not show yet. */
 async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   client,
   owner,

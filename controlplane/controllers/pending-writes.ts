@@ -44,7 +44,7 @@ export class PendingWrites<T extends KubeObject> {
     this.#pending.delete(key);
   }
 
-  /** Whether the informer shows everything. Otherwise one of its next events enqueues the key again. */
+  /** Whether no write of the key is pending. */
   settled(key: string): boolean {
     const pending = this.#pending.get(key);
     if (pending === undefined) return true;

@@ -40,10 +40,7 @@ function podNamePrefix(owner: string): string {
   return owner.length + 1 <= MAX_SUBDOMAIN_LENGTH ? `${owner}-` : owner;
 }
 
-/**
- * Writes pods for owners of one resource. Each success and each failure is an event of the owner, except a failure because
- * the namespace is terminating. Methods reject with the error of the API.
- */
+/** Writes pods for owners of one resource, and records events of the owners. Methods reject with the error of the API. */
 export class PodControl<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
   readonly #ownerResource: ResourceOf<Owner>;
@@ -68,7 +65,7 @@ export class PodControl<Owner extends KubeObject> {
     }
   }
 
-  /** Deletes the pod and records an event about the owner. A pod that does not exist any more counts as deleted. */
+  /** Deletes the pod. A pod that does not exist any more counts as deleted. */
   async delete(owner: Owner, pod: Pod): Promise<void> {
     const { client, recorder } = this.#environment;
     const ownerReference = referenceTo(owner, this.#ownerResource);

@@ -2,7 +2,7 @@
  * Provides the encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
  *
  * Each encoding of an entry is computed once and kept as long as the entry, so that lists splice finished bytes. A Table row is
- * kept with the time until which the texts of its ages stay the same, and is encoded again after that. The server calls this.
+ * kept with the time until which the texts of its ages stay the same, and is encoded again after that.
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
@@ -50,7 +50,7 @@ class Cached {
   }
 }
 
-/** Creates the encodings. Each encoding is kept as long as its entry. */
+/** Creates the encodings. */
 export function createEncodings(options: EncodingsOptions): Encodings {
   return new KeptEncodings(options);
 }

@@ -1,7 +1,6 @@
 /**
  * Limits what large objects cost other requests. The steps of a large write (decode, manage fields, validate, encode) run in
  * separate turns of the event loop, so that other requests are handled in between, and the size of stored objects is limited.
- * Small writes, which are nearly all, run in one turn. The store and the verbs call it.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -103,11 +103,7 @@ export function sameOwnership(a: Owners, b: Owners): boolean {
 const MAX_UPDATERS = 10;
 const OLD_UPDATES = 'ancient-changes';
 
-/**
- * Merges the oldest updaters of each version into one while the object has more than ten updaters. The first of a version
- * stays if older merged ones exist. As in kube-apiserver, the merged updaters are lost if they are not the oldest themselves
- * but old enough to be merged, because an updater is removed after it is merged.
- */
+/** Merges the oldest updaters of each version into one while the object has too many, as kube-apiserver does. */
 export function capUpdaters(owners: Owners): void {
   if (owners.size <= MAX_UPDATERS) return;
   const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
@@ -135,6 +131,7 @@ export function capUpdaters(owners: Owners): void {
       owners.delete(first);
     }
     owners.set(mergedKey, { ...identity, time: owner.time, fields: union(owner.fields, merged?.fields ?? emptySet) });
+    // As in kube-apiserver, this loses the merged owner if it is the owner of `key` itself.
     owners.delete(key);
     count--;
   }

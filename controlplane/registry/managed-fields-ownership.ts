@@ -109,10 +109,10 @@ function* unchanged(object: JsonObject): Pausing<JsonObject> {
 
 /** Returns the function that finds the version of an owner. An owner whose version is not converted has that of the writer. */
 function viewsFor(type: MergeType, writer: Writer): (apiVersion: string) => View {
-  const own: View = { type, convert: unchanged, restore: unchanged };
+  const writerView: View = { type, convert: unchanged, restore: unchanged };
   const views = new Map<string, View>();
   return (apiVersion) => {
-    const view = views.get(apiVersion) ?? otherView(writer, apiVersion) ?? own;
+    const view = views.get(apiVersion) ?? otherView(writer, apiVersion) ?? writerView;
     views.set(apiVersion, view);
     return view;
   };
@@ -124,20 +124,20 @@ function changesIn(
   old: JsonObject,
   next: JsonObject,
   writer: Writer,
-): { readonly own: Changes; readonly changesFor: ChangesFor } {
+): { readonly writerChanges: Changes; readonly changesFor: ChangesFor } {
   const { ignored } = writer;
-  const own = withUnions(changesOf(type, old, next, ignored));
-  const byVersion = new Map([[writer.apiVersion, own]]);
+  const writerChanges = withUnions(changesOf(type, old, next, ignored));
+  const byVersion = new Map([[writer.apiVersion, writerChanges]]);
   const changesFor: ChangesFor = function* (owner) {
     let changes = byVersion.get(owner.apiVersion);
     if (changes === undefined) {
       const other = otherView(writer, owner.apiVersion);
-      changes = other === undefined ? own : withUnions(yield* changesInOther(other, old, next, ignored));
+      changes = other === undefined ? writerChanges : withUnions(yield* changesInOther(other, old, next, ignored));
       byVersion.set(owner.apiVersion, changes);
     }
     return changes;
   };
-  return { own, changesFor };
+  return { writerChanges, changesFor };
 }
 
 /** Returns the changes of a write in the version of an owner. */
@@ -180,10 +180,10 @@ export function* ownUpdate(
   owners: Owners,
   writer: Writer,
 ): Pausing<void> {
-  const { own, changesFor } = changesIn(type, old, next, writer);
+  const { writerChanges, changesFor } = changesIn(type, old, next, writer);
   yield;
   yield* takeFrom(owners, changesFor, undefined);
-  const owned = difference(own.written, UNOWNED);
+  const owned = difference(writerChanges.written, UNOWNED);
   if (!isEmptySet(owned)) {
     const identity = { ...identityOf(writer), operation: 'Update' } as const;
     const key = ownerKey(identity);
@@ -208,10 +208,7 @@ interface Applied {
   readonly conflicts: readonly OwnerConflict[];
 }
 
-/**
- * Applies a configuration to `live`. Modifies `owners`; the new entry of the applier keeps its old time, if it has one. If
- * there are conflicts, ownership is computed as if the request had forced them.
- */
+/** Applies a configuration to `live`. Modifies `owners`, as if the request had forced the conflicts. */
 export function* ownApply(
   type: MergeType,
   { live, applied }: { readonly live: JsonObject; readonly applied: JsonObject },
@@ -237,8 +234,8 @@ export function* ownApply(
     if (!isEmptySet(fields)) conflicts.push({ owner, fields });
   }
   yield* takeFrom(owners, changesFor, key);
-  const own = difference(config, UNOWNED);
-  if (isEmptySet(own)) owners.delete(key);
-  else owners.set(key, { ...identity, time: before?.time, fields: own });
+  const owned = difference(config, UNOWNED);
+  if (isEmptySet(owned)) owners.delete(key);
+  else owners.set(key, { ...identity, time: before?.time, fields: owned });
   return { object, conflicts };
 }

@@ -2,8 +2,7 @@
  * Tracks the ownership of fields on writes, and enforces it in server-side apply.
  *
  * A write other than apply never fails because of field ownership. If the fields of an object cannot be compared, it loses its
- * managed fields, as in kube-apiserver. Objects of the caller are never modified. The registry calls this for every create,
- * update, patch and apply.
+ * managed fields, as in kube-apiserver. Objects of the caller are never modified.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';
@@ -138,10 +137,7 @@ function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
   return entries?.length === 0 || (entries?.length === 1 && only !== undefined && Object.keys(only).length === 0);
 }
 
-/**
- * Returns the ownership before the write. If the request is for the object itself, it is none if the request resets the
- * entries, and that of the request if that has valid entries. Otherwise it is the stored one.
- */
+/** Returns the ownership before the write. A request for the object itself may reset or replace the stored one. */
 function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
   const entries = object.metadata.managedFields ?? undefined;
   if (subresource === '') {
@@ -153,8 +149,8 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
 }
 
 /**
- * Whether the fields that the endpoint does not write have the types of the schema. kube-apiserver computes ownership before it
- * drops them. Validation checks all other fields.
+ * Whether the top-level fields that the endpoint resets, apart from `metadata`, fit their types. kube-apiserver computes
+ * ownership before it drops them.
  */
 function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields): boolean {
   return resetFields.every(([name = '', inner]) => {
@@ -165,8 +161,8 @@ function fitsType(type: MergeType, object: KubeObject, resetFields: ResetFields)
 }
 
 /**
- * Returns the object with its managed fields after a write other than apply, or without any if the ownership cannot be computed
- * or a stored object starts with none. Yields after each step that visits the whole object.
+ * Returns the object with its managed fields after a write other than apply, or without any if its ownership is not tracked or
+ * cannot be computed.
  */
 function* updateManaged(
   struct: StructType,
@@ -198,10 +194,7 @@ function* updateManaged(
   return withManagedFields(object, entries);
 }
 
-/**
- * Returns whether no owner has a field that the write changes. A Scale shows only the owners of the replicas. If there are
- * none, kube-apiserver tracks no ownership, as for any object.
- */
+/** Whether no owner has a field that the write adds or modifies. kube-apiserver does not track such a write of a Scale. */
 function isUnowned(type: MergeType, live: KubeObject, object: KubeObject, owners: Owners): boolean {
   const { added, modified } = compare(type, withoutManagedFields(live), withoutManagedFields(object));
   const written = union(added, modified);
@@ -221,10 +214,7 @@ function dropForeign(owners: Owners, writer: Writer): void {
   }
 }
 
-/**
- * Returns the owners as entries: the entries of `live` itself if they already have the same owners, fields and times. Returns
- * `undefined` without owners.
- */
+/** Returns the owners as entries: those of `live` if they have the same owners, fields and times. */
 function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = equalEntries(owners, live);
   const old = entries === undefined ? undefined : readOwners(entries);
@@ -232,7 +222,7 @@ function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsE
   return sameTimes ? entries : writeOwners(owners);
 }
 
-/** Returns the entries of `live` if they have the same owners and fields, whatever their times are. Otherwise `undefined`. */
+/** Returns the entries of `live` if they have the same owners and fields, whatever their times are. */
 function equalEntries(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
   const entries = live?.metadata.managedFields;
   const old = entries === undefined ? undefined : readOwners(entries);
@@ -249,9 +239,8 @@ interface ApplyRequest {
 }
 
 /**
- * Returns the object that results from an apply, with its managed fields. Throws a 409 if the apply would change fields of
- * other managers and is not forced, a 400 for a body that `readApplied` or strict validation refuses, and a 500 if fields do
- * not fit the schema or cannot be compared. Yields after each step that visits the whole object.
+ * Returns the object that results from an apply, with its managed fields. Throws a 409 for conflicts with other managers, a 400
+ * for an invalid body, and a 500 if fields do not fit the schema or cannot be compared.
  */
 function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   const { type, expected, live, writer } = request;
@@ -332,8 +321,7 @@ function stamped(owners: Owners, writer: Writer): Owners {
 
 /**
  * Validates the body of an apply patch, and returns it with `metadata`. Throws a 400 for a body that is no object, that has
- * another kind or version or that has managed fields, and a 500 for fields that do not fit the schema, which other writes may
- * drop.
+ * another kind or version or that has managed fields, and a 500 for fields that do not fit the schema.
  */
 export function readApplied(expected: ExpectedKind, body: unknown): JsonObject {
   const type = mergeTypeOf(expected.struct);

@@ -50,10 +50,7 @@ export const builtInReader: SchemaReader = {
   applyDefaults: (object, struct) => applyTableDefaults(struct, object as unknown as JsonObject),
 };
 
-/**
- * Removes nulls, so that strategies see absent fields in one form only. Fields that are serialized as null are restored before
- * the object is stored.
- */
+/** Removes null members of structs, so that strategies see absent fields in one form only. */
 function dropNulls(struct: StructType, object: JsonObject): void {
   for (const name in object) {
     const field = struct.fields.get(name);
@@ -97,10 +94,7 @@ export interface Decoder {
     expected: ExpectedKind,
     validation: FieldValidation,
   ): Pausing<KubeObject>;
-  /**
-   * Decodes the result of a patch. Throws a 422 that contains the result as `shown` returns it. For a custom resource, throws a
-   * 422 without the result if the kind is another one, and a 500 if the version is missing.
-   */
+  /** Decodes the result of a patch. Throws a 422, or a 500 for a custom resource whose version is missing. */
   decodePatched(
     context: RequestContext,
     patched: PatchedObject,
@@ -195,19 +189,14 @@ export function createDecoder(schema: Schema): Decoder {
   };
 }
 
-/**
- * Passes the decoded object to the audit log, which shows it with its kind and its defaults, but before admission changes it.
- */
+/** Passes the decoded object with its defaults to the audit log, before admission changes it. */
 function* audited(context: RequestContext, decoded: Pausing<KubeObject>): Pausing<KubeObject> {
   const object = yield* decoded;
   context.audited?.bodyIs(object);
   return object;
 }
 
-/**
- * Returns the message of a failed decoding. kube-apiserver decodes the text of a patched object, so the error is the first one
- * in the order of the text's members. Throws an `error` that is no `DecodeError`.
- */
+/** Returns the message of a failed decoding. Throws an `error` that is no `DecodeError`. */
 function* messageInTextOrder(
   conform: (value: unknown, expected: ExpectedKind, options: DecodeOptions) => Pausing<Conformed>,
   error: unknown,
@@ -216,6 +205,7 @@ function* messageInTextOrder(
 ): Pausing<string> {
   const message = messageOf(error);
   if (patched.isConversion === true) return message;
+  // kube-apiserver decodes the text of a patched object, so its error is the first one in the order of the text.
   try {
     yield* conform(parseJson(patched.shown()).value, expected, patched);
   } catch (other) {
@@ -245,12 +235,12 @@ function unreadable(
 /** Whether the body is the status of a custom resource, whose kind and version `customDecoder` has checked. */
 const mayNameOtherKind = ({ isStatus, reader }: ExpectedKind): boolean => isStatus === true && reader !== builtInReader;
 
-interface Claimed {
+interface ClaimedKind {
   readonly kind: string;
   readonly apiVersion: string;
 }
 
-function claimed(value: unknown): Claimed {
+function claimedKind(value: unknown): ClaimedKind {
   const { kind, apiVersion } = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   return { kind: typeof kind === 'string' ? kind : '', apiVersion: typeof apiVersion === 'string' ? apiVersion : '' };
 }
@@ -260,7 +250,7 @@ function claimed(value: unknown): Claimed {
  * as that of the path.
  */
 function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
-  const found = claimed(value);
+  const found = claimedKind(value);
   const kind = found.kind === '' ? expected.kind : found.kind;
   const apiVersion = found.apiVersion === '' ? apiVersionOf(expected) : found.apiVersion;
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
@@ -296,12 +286,11 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
  * Whether a patched object has no version. kube-apiserver then decodes it as its internal type, which knows no other member
  * than the kind, so that not even the name is left.
  */
-const isUnversioned = (value: unknown): value is JsonObject => claimed(value).apiVersion === '';
+const isUnversioned = (value: unknown): value is JsonObject => claimedKind(value).apiVersion === '';
 
 /**
- * Returns why the kind of a patched object cannot be read, or is another one, and `undefined` if it is the expected one.
- * kube-apiserver reads the kind before all else. The result of a strategic merge is of the type of the object, whatever kind it
- * names.
+ * Returns why the kind of a patched object is refused, or `undefined`. The result of a strategic merge has the type of the
+ * object, whatever kind it names.
  */
 function patchedKindFault(schema: Schema, patched: PatchedObject, expected: ExpectedKind): string | undefined {
   if (patched.isConversion === true || mayNameOtherKind(expected)) return undefined;
@@ -326,7 +315,7 @@ export function requireKindTexts(value: unknown): void {
 
 function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
   requireKindTexts(value);
-  const found = claimed(value);
+  const found = claimedKind(value);
   const kind = found.kind === '' ? expected.kind : found.kind;
   const apiVersion = found.apiVersion === '' ? apiVersionOf(expected) : found.apiVersion;
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;

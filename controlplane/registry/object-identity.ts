@@ -1,7 +1,6 @@
 /**
  * Sets the metadata that only the server sets (UID and creation time), and reads the resourceVersion. Also checks that a body
- * names the object and the namespace of its path. The endpoints call it on decoded bodies, and the generic store on the objects
- * that it writes.
+ * names the object and the namespace of its path.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { randomFillSync } from 'node:crypto';
@@ -52,12 +51,12 @@ export function fillSystemFields(object: KubeObject, nowMs: number): void {
 
 /** Sets the namespace of the path. Throws a 400 if the body names another one. Removes it if the kind has no namespace. */
 export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace: string): void {
-  const own = object.metadata.namespace ?? '';
+  const bodyNamespace = object.metadata.namespace ?? '';
   if (!info.namespaced) {
     delete object.metadata.namespace;
     return;
   }
-  if (own !== '' && own !== namespace) {
+  if (bodyNamespace !== '' && bodyNamespace !== namespace) {
     throw newBadRequest('the namespace of the provided object does not match the namespace sent on the request');
   }
   object.metadata.namespace = namespace;
@@ -65,12 +64,12 @@ export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace
 
 /** Checks that the body of a PUT or a patched object names the object of the path. Throws a 400 otherwise. */
 export function matchName(object: KubeObject, name: string): void {
-  const own = object.metadata.name ?? '';
-  if (own === '') {
+  const bodyName = object.metadata.name ?? '';
+  if (bodyName === '') {
     throw newBadRequest(`the name of the object (${name} based on URL) was undeterminable: name must be provided`);
   }
-  if (own !== name) {
-    throw newBadRequest(`the name of the object (${own}) does not match the name on the URL (${name})`);
+  if (bodyName !== name) {
+    throw newBadRequest(`the name of the object (${bodyName}) does not match the name on the URL (${name})`);
   }
 }
 

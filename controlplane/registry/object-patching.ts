@@ -52,9 +52,9 @@ function decimalsOfOperations(
   if (decimals === undefined) return undefined;
   const byPath = new Map<string, string>();
   for (const [place, literal] of decimals) {
-    const [, index = '', rest = ''] = /^\[(\d+)\]\.value(.*)$/s.exec(place) ?? [];
+    const [, index = '', suffix = ''] = /^\[(\d+)\]\.value(.*)$/s.exec(place) ?? [];
     const pointer = (operations as readonly JsonObject[])[Number(index)]?.['path'];
-    if (index !== '' && typeof pointer === 'string') byPath.set(`${placeOf(pointer)}${rest}`, literal);
+    if (index !== '' && typeof pointer === 'string') byPath.set(`${placeOf(pointer)}${suffix}`, literal);
   }
   return byPath;
 }

@@ -191,8 +191,8 @@ function catchUpOf(options: RegistryOptions): MutableCatalog['catchUp'] {
   const { storage } = options;
   if (storage.catchUp === undefined) return undefined;
   return async (group, resource) => {
-    const own = storageOfResource(options, storedUnder({ group, resource }));
-    await (own === storage ? catchUp(storage) : Promise.all([catchUp(storage), catchUp(own)]));
+    const resourceStorage = storageOfResource(options, storedUnder({ group, resource }));
+    await (resourceStorage === storage ? catchUp(storage) : Promise.all([catchUp(storage), catchUp(resourceStorage)]));
   };
 }
 
@@ -208,10 +208,7 @@ const ALWAYS_STORED: ReadonlySet<string> = new Set([
   'policy/poddisruptionbudgets',
 ]);
 
-/**
- * Returns the stored version of each resource: the first of its group in the order of discovery, which is the most stable one.
- * Kinds without a served version are left out, except for those of `ALWAYS_STORED`.
- */
+/** Returns the stored version, the first in the order of discovery, of each resource that is served or in `ALWAYS_STORED`. */
 function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[] {
   const stored = new Map<string, ResourceInfo>();
   const included = new Set(ALWAYS_STORED);
@@ -328,8 +325,8 @@ function defaulter(
 function conversionOf(store: StoredResource, served: ResourceInfo, row: KindRow | undefined): Conversion | undefined {
   const stored = store.info;
   if (stored.group === served.group && stored.version === served.version) return undefined;
-  const own = row?.conversions?.[served.group === stored.group ? served.version : `${served.group}/${served.version}`];
-  return own ?? renamed(stored, served, store.strategy);
+  const version = served.group === stored.group ? served.version : `${served.group}/${served.version}`;
+  return row?.conversions?.[version] ?? renamed(stored, served, store.strategy);
 }
 
 /** Returns the conversion between versions that differ only in their name. */

@@ -31,14 +31,11 @@ const isCustom = ({ endpoints }: Row): boolean => endpoints.get('')?.info.custom
 
 const NO_ROWS: readonly Row[] = [];
 
-/** The rows with their indexes. A change costs as much as the changed rows. */
+/** The rows with their indexes. */
 class Rows {
   /** The rows by `group/version/resource`. */
   readonly #all = new Map<string, Row>();
-  /**
-   * The rows by resource alone. Few rows have the same resource, so that a request finds its row without joining the parts of a
-   * key.
-   */
+  /** The rows by resource alone, by which a request finds its row without joining the parts of a key. */
   readonly #byResource = new Map<string, Row[]>();
   #infos: readonly ResourceInfo[] | undefined;
   #builtIn: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;

@@ -58,7 +58,7 @@ export function createReadingRest(version: ReadVersion): Rest {
   return { info: version.info, subresource: undefined, ...readVerbs(version, new VersionCodec(version)) };
 }
 
-/** Serves a resource in one version, with those verbs that the table of resources has for it. */
+/** Serves a resource in one version, with the verbs of its `info`. */
 export function createResourceRest(version: ServedVersion): Rest {
   const { store, info } = version;
   const codec = new VersionCodec(version);

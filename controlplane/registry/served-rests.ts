@@ -1,7 +1,6 @@
 /**
  * Serves an open registry. It has an endpoint for each served version of a built-in resource, for its subresources and for the
- * actions on pods, nodes and services. It needs the admission chain, so the start calls it after the admission plugins are
- * built.
+ * actions on pods, nodes and services.
  */
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { Schema } from '../../api/schema/schema.ts';
@@ -89,10 +88,11 @@ function subresourceRests(version: ServedVersion, options: ServeOptions): Rest[]
   const { strategy } = version.store;
   const rests: Rest[] = [];
   for (const subresource of version.info.subresources) {
-    const own = strategy.subresources?.[subresource.name];
+    const subresourceStrategy = strategy.subresources?.[subresource.name];
     if (subresource.name === 'status')
       rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
-    else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
+    else if (subresourceStrategy !== undefined)
+      rests.push(createSubresourceRest(version, subresource, subresourceStrategy));
     else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
   }
   return rests;

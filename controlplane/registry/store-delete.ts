@@ -137,10 +137,7 @@ async function write(
   return { entry: stored, stored };
 }
 
-/**
- * Marks an object for termination, unless it is marked. For kinds whose objects are always marked before they are removed
- * (namespaces, definitions of custom resources). Resolves to `undefined` if the object is marked and a DELETE may remove it.
- */
+/** Marks an object as terminating. Resolves to `undefined` if the object is marked already and nothing keeps it. */
 async function markFirst(deletion: Deletion, entry: CacheEntry): Promise<Deleted | undefined> {
   const { store } = deletion;
   const { options } = deletion.target;
@@ -173,7 +170,7 @@ function gone(store: Store, entry: Entry): Deleted {
   return { state: 'gone', entry: store.strategy.returnsDeleted === true ? entry : undefined, object: entry.object };
 }
 
-/** Removes an object whose last finalizer an update has removed. Resolves to its last form. A dry run removes nothing. */
+/** Removes an object that nothing keeps after an update. Resolves to its last form. A dry run removes nothing. */
 export async function finishDeletion(
   store: Store,
   last: {
@@ -248,7 +245,7 @@ type Plan =
   /** Write `object`. If it `stays`, it exists until its finalizers and its grace period are done. */
   | { readonly kind: 'mark'; readonly object: KubeObject; readonly stays: boolean };
 
-/** Returns what a DELETE does to an object. Pure except for `clock`. */
+/** Returns what a DELETE does to an object. */
 function planDeletion(store: Pick<Store, 'strategy' | 'clock'>, current: KubeObject, options: DeleteOptions): Plan {
   const nowMs = store.clock.now();
   const object = cloneJson(current);
@@ -301,10 +298,7 @@ function gracePeriod(
   return seconds;
 }
 
-/**
- * Returns a number of seconds in milliseconds. It wraps beyond 292 years, as a duration of Go does in kube-apiserver, so that
- * the sum with a time of today is always a time that can be written.
- */
+/** Returns a number of seconds in milliseconds. It wraps beyond 292 years, as a duration of Go does in kube-apiserver. */
 function durationMs(seconds: number): number {
   return Number(BigInt.asIntN(64, BigInt(Math.trunc(seconds)) * 1_000_000_000n) / 1_000_000n);
 }

@@ -49,7 +49,7 @@ export function currentEntry(store: StoredResource, namespace: string, name: str
   return entry;
 }
 
-/** Returns the error for an object that does not exist: a 400 for a name that no object can have, else a 404. */
+/** Returns the error for an object that does not exist: a 404, or a 400 for a name that no object can have. */
 export function missing(store: StoredResource, name: string): StatusError {
   return nameFault(name) ?? notFoundIn(store, name);
 }
@@ -117,8 +117,7 @@ function requestedPage(options: ListOptions): RequestedPage {
     if (resourceVersion !== '' && resourceVersion !== '0') {
       throw newBadRequest('specifying resource version is not allowed when using continue');
     }
-    // With resourceVersion=0, a further page contains the whole rest of the list, because the watch cache of kube-apiserver
-    // ignores the limit then.
+    // As in kube-apiserver, whose watch cache ignores the limit then.
     const pageLimit = resourceVersion === '0' ? 0 : limit;
     return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit: pageLimit, token };
   }
@@ -194,10 +193,7 @@ function listPrefix(store: StoredResource, namespace: string): string {
   return namespace === '' || !store.info.namespaced ? prefix : `${prefix}${namespace}/`;
 }
 
-/**
- * Reads a page. Throws, or rejects with, a 410 if its state is compacted, also if that happens during the read, and a 504 if
- * its state does not exist yet.
- */
+/** Reads a page. Throws, or rejects with, a 410 if its state is compacted, and a 504 if its state does not exist yet. */
 function readPage(
   store: StoredResource,
   request: RequestedPage,

@@ -3,10 +3,9 @@
  *
  * A create runs mutating admission, sets system fields and the name, and then runs reservation, prepareForCreate, validation,
  * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
+ * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
  * runs mutating admission, the check of resourceVersion, reservation, prepareForUpdate, validation and the remaining steps. A
- * change that meets a conflict is computed again from the newer object; a resourceVersion of the client then causes a 409. An
- * unchanged object is not written. State that was read before an `await` may be stale afterwards, so the storage compares
- * revisions.
+ * change that meets a conflict is computed again from the newer object; a resourceVersion of the client then causes a 409.
  */
 import { generateName, pathSegmentErrors } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
@@ -40,9 +39,8 @@ import { alreadyExists, uidConflict, uidWithoutObject } from './write-conflicts.
 const ATTEMPTS = 8;
 
 /**
- * Creates an object, and resolves to its entry. `object` is the decoded object of the request, with managed fields. The store
- * may modify it. Rejects with a `StatusError`: a 409 if the object exists, a 422 if it is invalid, and the errors of admission
- * and of the storage.
+ * Creates an object, and resolves to its entry. `object` is the decoded object of the request, with managed fields, which the
+ * store may modify. Rejects with a 409 if the object exists, and with a 422 if it is invalid.
  */
 export async function createEntry(
   store: Store,
@@ -67,11 +65,7 @@ export async function createEntry(
   }
 }
 
-/**
- * Generates a name that no object has. After seven names that objects have, it returns an eighth one unchecked. The create
- * fails if an object has that name, or if another write takes the name before it is stored. That is too rare to keep a copy of
- * each object for another attempt; the client gets a 409 and tries again.
- */
+/** Generates a name that no object has. The last attempt returns a name that may be taken, which the create then refuses. */
 function freeName({ cache }: Store, namespace: string, base: string): string {
   for (let attempt = 1; ; attempt++) {
     const name = generateName(base);
@@ -79,7 +73,7 @@ function freeName({ cache }: Store, namespace: string, base: string): string {
   }
 }
 
-/** Runs all steps from system fields to storage. Rejects with a 422 for an invalid object. Storage errors are not converted. */
+/** Runs all steps from system fields to storage. Does not convert storage errors. */
 async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> {
   const { store, context, target } = write;
   const { strategy, info } = store;
@@ -121,7 +115,6 @@ async function createAdmitted(write: Write, object: KubeObject): Promise<Entry> 
   }
 }
 
-/** Returns what the strategy of the resource learns about the write. */
 const strategyContextOf = ({ store, context, target }: Write): StrategyContext =>
   strategyContext(store, context, {
     namespace: target.namespace,
@@ -205,9 +198,8 @@ export interface Change {
 }
 
 /**
- * Changes an object. Creates a missing one if `change.creates` is set. Rejects with a `StatusError`, or with the reason of the
- * signal if the request is aborted. Nothing is written then, except that a storage that did not answer in time (504) may have
- * written.
+ * Changes an object, or creates a missing one if `change.creates` is set. Rejects with a `StatusError`, or with the reason of
+ * the signal. After a 504, the storage may have written.
  */
 export async function changeEntry(
   store: Store,

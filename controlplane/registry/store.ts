@@ -84,10 +84,7 @@ export function strategyContext(
   return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 
-/**
- * Returns the entry of an object that is not in the storage in this form: the result of a dry run, the last form of a deleted
- * object, or an object in a served version. Its bytes contain the resource version of the object, if it has one.
- */
+/** Returns the entry of an object that is not in the storage in this form. Its bytes contain the object's resource version. */
 export function unstoredEntry(object: KubeObject): Entry {
   const { resourceVersion } = object.metadata;
   if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };

@@ -85,16 +85,15 @@ export interface TableColumns {
   readonly columns: readonly TableColumn[];
   /** Returns a cell for each column. */
   cells(object: KubeObject): Cell[];
-  /** Returns the conditions of the row as a whole (`Completed`). */
   conditions?(object: KubeObject): readonly TableRowCondition[];
-  /** Compares two objects for the order of their rows. Without it, rows have the order of the list. */
+  /** Compares two objects for the order of their rows. By default, rows have the order of the list. */
   rowOrder?(a: KubeObject, b: KubeObject): number;
 }
 
 interface GracefulDeletion {
   /**
-   * Returns the seconds that the object stays after a DELETE (0 means that it is removed at once). `requested` is the value of
-   * the request. May modify `object` (pods: a grace period of 0 for pods without a node).
+   * Returns the seconds that the object stays after a DELETE; 0 removes it at once. `requested` is the value of the request.
+   * May modify `object`.
    */
   gracePeriodSeconds(object: KubeObject, requested: number | undefined): number;
 }
@@ -166,10 +165,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   readonly gracefulDeletion?: GracefulDeletion;
   /** Modifies the object when it is marked as terminating (namespaces: the phase). */
   markTerminating?(object: Object): void;
-  /**
-   * Returns the number of finalizers besides `metadata.finalizers` that keep a terminating object (namespaces:
-   * `spec.finalizers`).
-   */
+  /** Returns the number of finalizers besides `metadata.finalizers` that keep a terminating object. */
   remainingFinalizers?(object: Object): number;
   /** The `propagationPolicy` of requests without one. The default is `Background`. */
   readonly defaultPropagation?: 'Orphan' | 'Background' | 'Unsupported';
@@ -208,10 +204,7 @@ export interface Conversion {
   readonly isLossy?: true;
   /** Whether the stored object equals the result of `fromStored`, so that no conversion is needed. By default it does not. */
   isServed?(object: KubeObject): boolean;
-  /**
-   * Returns the served object from which `toStored` made this one, if the stored version lacks some of its members. Validation
-   * and the generation then depend on the served object.
-   */
+  /** Returns the served object from which `toStored` made this one, if the stored version lacks some of its members. */
   asWritten?(stored: KubeObject): KubeObject | undefined;
   /** Converts many objects by a request to another server (a webhook). It replaces the functions above. */
   convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;

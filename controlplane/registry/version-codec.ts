@@ -36,7 +36,7 @@ export interface ServedVersion extends ReadVersion {
   readonly createRefusal?: string | undefined;
 }
 
-/** Converts entries to the served version. Each entry of the cache has one result, which lives as long as the entry. */
+/** Converts between one served version and the stored one. */
 export class VersionCodec {
   /** The batches of events that were converted once for all watches of the version. */
   readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
@@ -96,8 +96,8 @@ export class VersionCodec {
   }
 
   /**
-   * Returns which entries match, if the selectors name something that a webhook may convert. Otherwise the cache selects, and
-   * the result is `undefined`. Throws a 400 for an unknown field.
+   * Returns which entries match if the cache cannot select them, because a webhook may convert what the selectors name. Throws
+   * a 400 for a field that it cannot select by.
    */
   matcher(options: Pick<ListOptions, 'labelSelector' | 'fieldSelector'>): Matches | undefined {
     const { conversion, store } = this.#version;
@@ -119,9 +119,8 @@ export class VersionCodec {
   }
 
   /**
-   * Converts a list as `list` does, but reports a failed conversion as kube-apiserver does. Its cache of the version cannot be
-   * filled then, so only lists that it reads from the storage (with a limit and no selector, with a continue token, or of an
-   * exact version) show the error of the webhook itself.
+   * Converts a list as `list` does, but reports a failed conversion as kube-apiserver does, which reads most lists from a cache
+   * of the version.
    */
   #listedFor(options: ListOptions, result: ListResult): Promise<ListResult> | ListResult {
     const { labelSelector, fieldSelector, limit } = options;
@@ -132,8 +131,8 @@ export class VersionCodec {
   }
 
   /**
-   * Converts all objects, because kube-apiserver fills the cache of a version before it lists and watches. Rejects with 429 if
-   * one of them cannot be converted. Returns `undefined` if nothing is left to convert.
+   * Converts all objects, because kube-apiserver fills the cache of a version before it lists and watches. Returns `undefined`
+   * if nothing is left to convert. Rejects with a 429.
    */
   #filled(): Promise<void> | undefined {
     const { conversion, store, info } = this.#version;
@@ -145,7 +144,7 @@ export class VersionCodec {
     });
   }
 
-  /** Returns the list in the served version. Is synchronous unless a webhook converts. */
+  /** Returns the list in the served version. */
   list(result: ListResult): Promise<ListResult> | ListResult {
     if (this.#version.conversion === undefined) return result;
     const ready = this.ready(result.entries);

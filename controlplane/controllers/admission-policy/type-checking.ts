@@ -29,8 +29,8 @@ export interface ExpressionWarning {
 const MAX_KINDS = 10;
 
 /**
- * Returns the type errors of the policy's expressions for the kinds that it matches. Policies may have thousands of
- * expressions, so this yields after each, and compiles the variables once for each kind.
+ * Returns the type errors of the policy's expressions for the kinds that it matches. Yields after each expression, because
+ * policies may have thousands.
  */
 export function* warningsOf(policy: Policy, options: KindTypes): Generator<void, ExpressionWarning[], undefined> {
   const { spec = {} } = policy;

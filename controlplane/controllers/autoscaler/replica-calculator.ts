@@ -1,7 +1,4 @@
-/**
- * Computes the number of replicas that a metric proposes: the ratio of the current to the desired value. Pods that are not
- * ready or have no measurement count with values that do not cause scaling. Pure; amounts are in thousandths.
- */
+/** Computes the number of replicas that a metric proposes. Pure. Amounts are in thousandths. */
 import type { Pod } from '../../../api/kinds/kinds.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
@@ -50,10 +47,7 @@ interface Groups {
   readonly ignored: ReadonlySet<string>;
 }
 
-/**
- * Sorts pods by whether they are ready, measured and counted at all. `resource` is '' for metrics that are not about a
- * resource.
- */
+/** Sorts pods by whether they are ready, measured and counted at all. `resource` is '' for metrics of no resource. */
 function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, options: CalculationOptions): Groups {
   const groups = { unready: new Set<string>(), missing: new Set<string>(), ignored: new Set<string>() };
   let ready = 0;
@@ -85,15 +79,14 @@ const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 
 const POD_LEVEL = /^(cpu|memory|hugepages-.*)$/;
 
 /**
- * Returns the pod-level request with the overhead in thousandths. Returns `undefined` for a pod without a pod-level request of
- * any resource, because the requests of its containers then count. Throws `MetricsError` if neither a pod with pod-level
- * requests nor its containers request this resource.
+ * Returns the pod-level request with the overhead in thousandths, or `undefined` if the requests of the containers count.
+ * Throws `MetricsError` if neither the pod nor its containers request this resource.
  */
 function podRequest(pod: Pod, resource: string): number | undefined {
-  const own = pod.spec?.resources?.requests ?? {};
-  if (!Object.keys(own).some((name) => POD_LEVEL.test(name))) return undefined;
+  const podRequests = pod.spec?.resources?.requests ?? {};
+  if (!Object.keys(podRequests).some((name) => POD_LEVEL.test(name))) return undefined;
   const containers = requestsOf([{ ...pod, spec: { ...pod.spec, resources: {} } } as Pod], resource, '', () => 0);
-  const request = ownMember(own, resource);
+  const request = ownMember(podRequests, resource);
   const sum =
     request === undefined ? (containers.get(pod.metadata.name ?? '') ?? 0) : Number(milliUnits(parseQuantity(request)));
   if (sum === 0) throw new MetricsError(`missing pod-level request for ${resource} in Pod ${pod.metadata.name}`);
@@ -102,8 +95,8 @@ function podRequest(pod: Pod, resource: string): number | undefined {
 }
 
 /**
- * Returns the requests of one container, or of all, by pod name; for a pod with pod-level requests, its own. `missing` returns
- * the request of a container that has none; by default, it throws `MetricsError`.
+ * Returns the requests by pod name: of one container, or for `''` of all. A pod with pod-level requests counts with these.
+ * `missing` returns the request of a container that has none; by default, it throws `MetricsError`.
  */
 export function requestsOf(
   pods: readonly Pod[],
@@ -144,7 +137,7 @@ interface Ratio {
 type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
 
 /**
- * Computes the proposal. `fill` is the usage that an unmeasured pod counts with when the other pods propose fewer replicas.
+ * Computes the proposal. `fill` returns the usage with which an unmeasured pod counts if the others propose fewer replicas.
  * Throws `MetricsError` if no pod that counts is measured.
  */
 function propose(

@@ -77,9 +77,8 @@ const DOWN_LIMIT: ConditionText = {
 const MIN_SCALE_UP = 4;
 
 /**
- * Decides on the next number of replicas of an autoscaler without `behavior`. Within its bounds, the number at most doubles or
- * grows to 4, and is no less than the highest recommendation of the last `downWindowMs` milliseconds. Adds the desired number
- * to the recommendations in `history`.
+ * Decides on the next number of replicas of an autoscaler without `behavior`, considering the recommendations of the last
+ * `downWindowMs` milliseconds. Adds the desired number to the recommendations in `history`.
  */
 export function decide(
   input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },

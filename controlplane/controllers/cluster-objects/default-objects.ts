@@ -3,8 +3,8 @@
  * classes, the date from which the use of tokens is recorded, the range of service addresses, and one APIService for each group
  * version that this server serves itself.
  *
- * The start calls it once, when the API accepts writes. Missing objects are created. Changes of an administrator stay, except
- * for those of flow control objects. It is safe to call it again, and beside another server that does the same.
+ * Missing objects are created. Changes of an administrator stay, except for those of flow control objects. Several servers may
+ * do this at the same time.
  */
 import type { Client } from '../../../api/client/client.ts';
 import { apiServices, configMaps, priorityClasses } from '../../../api/client/resources.ts';
@@ -26,10 +26,7 @@ interface DefaultObjectsOptions {
   readonly nowMs: number;
 }
 
-/**
- * Creates the objects that every cluster has. Resolves when the objects of all served kinds exist. Rejects with the first error
- * of the API. Conflicts with other servers that write the same are no errors.
- */
+/** Creates the objects that every cluster has. Rejects with the first error of the API that is no conflict with a server. */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([
     ensureFlowControl(client),

@@ -31,8 +31,8 @@ const BY_PRODUCER = { fieldManager: 'api-priority-and-fairness-config-producer-v
 type Specs = Readonly<Record<string, object>>;
 
 /**
- * Creates and updates the default objects of priority and fairness. Resolves when all objects of served kinds have been
- * reconciled once. Rejects with the first error of the API. Conflicts with other servers that write the same are no errors.
+ * Creates and updates the default objects of priority and fairness. Rejects with the first error of the API that is no conflict
+ * with a server that writes the same.
  */
 export async function ensureFlowControl(client: Client): Promise<void> {
   await Promise.all([

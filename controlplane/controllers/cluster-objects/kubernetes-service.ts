@@ -35,10 +35,7 @@ const NAME = 'kubernetes';
 /** The interval in which the objects are checked, because clients may delete or change them. */
 const CHECK_MS = RENEW_MS;
 
-/**
- * Reconciles periodically, and when a server comes or goes, until it is closed. Failures are logged and retried. With
- * `servers`, closing withdraws the address of this server, unless it is the only one.
- */
+/** Reconciles periodically, and when a server comes or goes, until it is closed. Failures are logged and retried. */
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
   const { servers, logger } = options;
   const stop = new AbortController();
@@ -83,7 +80,7 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
   await publish(options, (await servers?.all()) ?? [address]);
 }
 
-/** Writes the endpoints and their slice. Every server writes the same, so that servers do not overwrite each other. */
+/** Writes the endpoints and their slice. */
 async function publish({ client, port }: KubernetesServiceOptions, addresses: readonly string[]): Promise<void> {
   // A slice and the service have one family, that of the first address.
   const isIpv6 = addresses[0]?.includes(':') === true;

@@ -1,8 +1,7 @@
 /**
  * Creates what agents need that program service addresses, enforce network policies and serve cluster names: the right to read
- * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on each node. It is
- * called once at the start. An administrator's changes of roles and of the service stay, and so does what other running servers
- * serve: options of this server that differ from theirs are logged.
+ * endpoints and policies, and the service `kube-dns`, whose address belongs to the name server that runs on each node. An
+ * administrator's changes of roles and of the service stay, and so does what other running servers serve.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/client/client.ts';
@@ -44,9 +43,7 @@ export interface NodeServicesOptions {
 }
 
 /**
- * Creates what the nodes need to provide services, names and network policies. Resolves when roles and bindings exist, and the
- * service if the nodes serve names. Without `enforcesPolicies`, nodes lose the right to read policies, unless other servers
- * run. Rejects with the first error of the API.
+ * Creates what the nodes need to provide services, names and network policies. Rejects with the first error of the API.
  */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;

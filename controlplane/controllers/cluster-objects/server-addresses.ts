@@ -27,18 +27,18 @@ export interface ServerAddresses {
 
 /** Keeps the state of one server; nothing is written before the first `renew`. */
 export function serverAddresses(storage: Storage, clock: Clock): ServerAddresses {
-  let own: string | undefined;
+  let ownAddress: string | undefined;
   const remove = async (): Promise<void> => {
-    if (own === undefined) return;
-    const key = `${SERVER_ADDRESSES}${own}`;
-    own = undefined;
+    if (ownAddress === undefined) return;
+    const key = `${SERVER_ADDRESSES}${ownAddress}`;
+    ownAddress = undefined;
     const current = await newest(storage, key);
     if (current !== undefined) await ignoringRaces(storage.delete(key, current.revision));
   };
   return {
     async renew(address) {
-      if (own !== address) await remove();
-      own = address;
+      if (ownAddress !== address) await remove();
+      ownAddress = address;
       const key = `${SERVER_ADDRESSES}${address}`;
       const current = await newest(storage, key);
       const value = valueOf(address, current);

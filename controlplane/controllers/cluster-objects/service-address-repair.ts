@@ -1,8 +1,7 @@
 /**
  * Repairs services and IPAddress objects that do not match: each cluster address of a service needs its IPAddress object, and
  * each IPAddress that was created for a service needs that service. The allocator writes both in one commit, so mismatches come
- * from an older version or from manual changes. The repair runs at the start, when a service or an address changes, and
- * periodically.
+ * from an older version or from manual changes.
  *
  * Both kinds are read from the server's own caches, which show a commit as a whole. Informers only name what to check.
  */
@@ -30,10 +29,7 @@ import type { Service } from '../../registry/kinds/core/service-types.ts';
 import type { Stores } from '../../registry/registry.ts';
 import { selectionOf } from '../../storage/selection.ts';
 
-/**
- * The time before an address without a service is released. Another server may still be writing the service, so it gets as long
- * as a request may take.
- */
+/** How long another server may still be writing the service of an address, as a request takes at most. */
 const GRACE_MS = 60_000;
 const RANGE_PERIOD_MS = 10_000;
 const REPAIR_PERIOD_MS = 180_000;

@@ -70,29 +70,26 @@ class CronJobController {
     const cached = this.#cronJobs.get(namespace, name);
     if (cached === undefined) return;
     const { client } = this.#environment;
-    const own = ownedBy(this.#jobs, cached);
+    const ownedJobs = ownedBy(this.#jobs, cached);
     const listed = new Set((cached.status?.active ?? []).map(({ uid }) => uid));
     // If the informer of jobs is ahead of the informer of cron jobs, the cached status does not list the newest job yet.
-    const isBehind = own.some((job) => finishedAs(job) === undefined && !listed.has(job.metadata.uid ?? ''));
+    const isBehind = ownedJobs.some((job) => finishedAs(job) === undefined && !listed.has(job.metadata.uid ?? ''));
     const cronJob = isBehind ? await tolerate(client.get(cronJobs, namespace, name), isNotFound) : cached;
     if (cronJob === undefined) return;
-    let status = await this.#updateActiveJobs(cronJob, own);
-    await this.#removeOld(cronJob, own);
+    let status = await this.#updateActiveJobs(cronJob, ownedJobs);
+    await this.#removeOld(cronJob, ownedJobs);
     if (cronJob.metadata.deletionTimestamp === undefined && cronJob.spec?.suspend !== true)
       status = await this.#startDue(key, cronJob, status);
     if (!semanticEqual(status, cronJob.status))
       await client.update(cronJobs, { ...cronJob, status }, { subresource: 'status' });
   }
 
-  /**
-   * Updates the list of active jobs. Only jobs of the schedule are active. A job that a user creates for the cron job manually
-   * neither keeps the next one from starting nor is replaced by it.
-   */
-  async #updateActiveJobs(cronJob: CronJob, own: readonly Job[]): Promise<CronJobStatus> {
+  /** Updates the list of active jobs. A job that a user creates for the cron job manually is not one of them. */
+  async #updateActiveJobs(cronJob: CronJob, ownedJobs: readonly Job[]): Promise<CronJobStatus> {
     const status = structuredClone(cronJob.status ?? {});
     const listed = new Set((status.active ?? []).map(({ uid }) => uid));
-    const children = new Map(own.map((job) => [job.metadata.uid, job]));
-    for (const job of own) {
+    const children = new Map(ownedJobs.map((job) => [job.metadata.uid, job]));
+    for (const job of ownedJobs) {
       const { name = '', uid } = job.metadata;
       const finished = finishedAs(job);
       if (finished === undefined && !listed.has(uid)) {
@@ -125,13 +122,13 @@ class CronJobController {
     }
   }
 
-  async #removeOld(cronJob: CronJob, own: readonly Job[]): Promise<void> {
+  async #removeOld(cronJob: CronJob, ownedJobs: readonly Job[]): Promise<void> {
     const { successfulJobsHistoryLimit = 3, failedJobsHistoryLimit = 1 } = cronJob.spec ?? {};
     for (const [condition, limit] of [
       ['Complete', successfulJobsHistoryLimit],
       ['Failed', failedJobsHistoryLimit],
     ] as const) {
-      const finished = own.filter(
+      const finished = ownedJobs.filter(
         (job) => finishedAs(job) === condition && job.metadata.deletionTimestamp === undefined,
       );
       finished.sort((a, b) => ((a.status?.startTime ?? '') < (b.status?.startTime ?? '') ? -1 : 1));

@@ -39,10 +39,7 @@ export interface Schedule {
 /** The number of missed times after which no more are counted. */
 export const MAX_MISSED = 100;
 
-/**
- * Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. A search costs the
- * same, however long a cron job was suspended. Pure.
- */
+/** Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. */
 export function dueTime(
   schedule: Schedule,
   { sinceMs, nowMs }: { readonly sinceMs: number; readonly nowMs: number },
@@ -55,8 +52,8 @@ export function dueTime(
     missed++;
   }
   if (due === undefined || next === undefined || next > nowMs) return { due, missed };
-  // A binary search finds the newest due time: a due time follows every minute before it, and no minute after it. `@every` has
-  // no fixed times, so the search finds one of the last.
+  // A due time follows every minute before the newest one, and none after it, so a binary search finds it. `@every` has no
+  // fixed times, so the search finds one of the last.
   let [after, beyond] = [due, nowMs];
   while (beyond - after > MINUTE_MS) {
     const middle = (after + beyond) / 2;
@@ -68,8 +65,8 @@ export function dueTime(
 }
 
 /**
- * Parses five fields, a macro such as `@daily`, or `@every` with a duration, as robfig/cron does. Times are in the zone.
- * Throws `ScheduleError`, and `RangeError` for an unknown time zone.
+ * Parses five fields, a macro such as `@daily`, or `@every` with a duration, as robfig/cron does. Throws `ScheduleError`, or
+ * `RangeError` for an unknown time zone, which `@every` does not read.
  */
 export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
   if (text.startsWith(EVERY)) return everySchedule(text.slice(EVERY.length));
@@ -138,9 +135,9 @@ function parseField(field: string, low: number, high: number, names: readonly st
   for (const part of field.split(',').filter((one) => one !== '')) {
     const [range = '', step, more] = part.split('/');
     if (more !== undefined) throw new ScheduleError(`too many slashes: ${part}`);
-    const [from = '', to, rest] = range.split('-');
+    const [from = '', to, excess] = range.split('-');
     const star = from === '*' || from === '?';
-    if (rest !== undefined && !star) throw new ScheduleError(`too many hyphens: ${part}`);
+    if (excess !== undefined && !star) throw new ScheduleError(`too many hyphens: ${part}`);
     const start = star ? low : valueOf(from, low, names);
     const stepSize = step === undefined ? 1 : valueOf(step, low, []);
     if (stepSize === 0) throw new ScheduleError(`step of range should be a positive number: ${part}`);

@@ -27,14 +27,17 @@ const ALWAYS_TOLERATED: readonly V1Toleration[] = [
 /** Returns the tolerations of the template and those that every pod of a daemon set has. */
 function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const spec = set.spec?.template.spec;
-  const own = spec?.tolerations ?? [];
+  const templateTolerations = spec?.tolerations ?? [];
   const added =
     spec?.hostNetwork === true
       ? [...ALWAYS_TOLERATED, { key: NETWORK_UNAVAILABLE_TAINT, operator: 'Exists', effect: 'NoSchedule' }]
       : ALWAYS_TOLERATED;
   const same = (a: V1Toleration, b: V1Toleration): boolean =>
     a.key === b.key && a.operator === b.operator && a.effect === b.effect && a.value === b.value;
-  return [...own, ...added.filter((toleration) => !own.some((other) => same(other, toleration)))];
+  return [
+    ...templateTolerations,
+    ...added.filter((toleration) => !templateTolerations.some((other) => same(other, toleration))),
+  ];
 }
 
 /** Whether a pod should run on the node, and whether a running one may stay. */
@@ -62,7 +65,7 @@ export function nodeOf(pod: Pod): string {
   return '';
 }
 
-/** Returns the pod with a node affinity for its node and with the tolerations of a daemon. The scheduler then binds it. */
+/** Returns the pod with a node affinity for its node and with the tolerations of a daemon. */
 export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
   const fields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
   const affinity = structuredClone(pod.spec?.affinity ?? {});
@@ -76,7 +79,7 @@ export function boundToNode(set: DaemonSet, pod: Pod, node: string): Pod {
 
 /** What a reconciliation creates and deletes. */
 export interface DaemonPlan {
-  /** Nodes that get a pod: those without one, and those without a running one if a surge is allowed. */
+  /** The names of the nodes that get a pod. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
   /** The failed and succeeded pods in `remove`. */
@@ -155,7 +158,7 @@ export function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 
-/** Computes the status. It counts nodes and not pods, as its fields are defined. Pure. */
+/** Computes the status. It counts nodes and not pods, as its fields are defined. */
 export function computeDaemonStatus({
   set,
   nodes,

@@ -62,9 +62,8 @@ function planReplacements(input: DaemonInput, all: readonly NodePods[], desired:
 }
 
 /**
- * Plans new pods beside old ones, and the deletion of an old pod when the new one is available. An old pod that is not
- * available gets its successor at once. A node that should no longer run the daemon keeps its old pod until enough other pods
- * are available.
+ * Plans new pods beside old ones, and the deletion of old pods. A node that should no longer run the daemon keeps an available
+ * old pod until enough other pods are available.
  */
 function planSurge(
   input: DaemonInput,

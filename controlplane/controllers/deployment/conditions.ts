@@ -52,7 +52,7 @@ interface OwnSets {
   readonly newSet: ReplicaSet | undefined;
 }
 
-/** Computes the status from all replica sets of the deployment. Pure. */
+/** Computes the status from all replica sets of the deployment. */
 export function computeStatus(deployment: Deployment, { all, newSet }: OwnSets, nowMs: number): DeploymentStatus {
   const available = totalOf(all, (set) => set.status?.availableReplicas ?? 0);
   const ready = totalOf(all, (set) => set.status?.readyReplicas ?? 0);
@@ -125,10 +125,7 @@ function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStat
   );
 }
 
-/**
- * Whether the rollout made no progress for `progressDeadlineSeconds`, or its condition already reports that. False for a
- * complete one.
- */
+/** Whether the rollout made no progress for `progressDeadlineSeconds`, or its condition already reports that. */
 export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, nowMs: number): boolean {
   const condition = conditionOf(status, 'Progressing');
   if (condition === undefined || condition.reason === 'NewReplicaSetAvailable') return false;

@@ -69,10 +69,7 @@ export function deviceEvictionTime(
 /** Whether the taint evicts pods that use the device. */
 export const isNoExecute = ({ effect }: DeviceTaint): boolean => effect === 'NoExecute';
 
-/**
- * Whether the toleration prevents the eviction. One without effect lets the scheduler allocate the device, but does not prevent
- * an eviction.
- */
+/** Whether the toleration prevents the eviction. One without effect only lets the scheduler allocate the device. */
 function toleratesEviction(
   { key = '', operator = '', value = '', effect }: DeviceToleration,
   taint: DeviceTaint,

@@ -44,7 +44,7 @@ export async function computeExpectation(
   return { expected, desired: scaledValue(minAvailable, expected, { roundUp: true }) };
 }
 
-/** Computes the status of a budget. Evictions that did not happen within two minutes no longer count. Pure. */
+/** Computes the status of a budget. Evictions that did not happen within two minutes no longer count. */
 export function computeBudgetStatus(
   budget: PodDisruptionBudget,
   members: readonly Pod[],
@@ -77,7 +77,7 @@ export function computeBudgetStatus(
   );
 }
 
-/** Returns the pods that were evicted so long ago that the eviction counts as failed. Pure. */
+/** Returns the pods that were evicted so long ago that the eviction counts as failed. */
 function notDeleted(budget: PodDisruptionBudget, members: readonly Pod[], nowMs: number): Pod[] {
   const evicted = budget.status?.disruptedPods;
   return members.filter((pod) => {

@@ -80,9 +80,8 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
 }
 
 /**
- * Returns the first address of the pod in that family, or `undefined` if it has none. Addresses that no endpoint may have, such
- * as loopback, are left out: the node of the pod writes the addresses, and one of them could keep the endpoints of all other
- * pods of the service from being written.
+ * Returns the first address of the pod in that family, or `undefined`. Addresses that no endpoint may have, such as loopback,
+ * are left out: nodes write the addresses of pods, and one of them could keep all endpoints of the service from being written.
  */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
@@ -97,7 +96,7 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
 const isOfHost = (ip: Ip): boolean =>
   isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 
-/** Returns the fields of a pod that endpoints contain. Changes of other fields do not affect services. */
+/** Returns the fields of a pod that affect endpoints. */
 function relevantFields(pod: Pod): unknown {
   return [
     pod.metadata.labels,

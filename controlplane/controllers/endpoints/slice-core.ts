@@ -1,7 +1,4 @@
-/**
- * Distributes endpoints over slices: existing endpoints keep their slice, free places are filled, and as few slices as possible
- * change. Pure.
- */
+/** Distributes endpoints over slices with few writes: existing endpoints keep their slice. Pure. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -210,10 +207,7 @@ export function planSlices(options: {
   };
 }
 
-/**
- * Replaces pairs of a slice to delete and one to create by an update. This saves writes, and there is no moment without
- * endpoints.
- */
+/** Replaces pairs of a slice to delete and one to create by an update, so that there is no moment without endpoints. */
 function reuse(
   create: readonly EndpointGroup[],
   spare: readonly EndpointSlice[],

@@ -31,7 +31,7 @@ export function isMirrored(object: Endpoints, service: Service | undefined): boo
   return labels[SKIP] !== 'true' && annotations[LEADER] === undefined;
 }
 
-/** Returns a group for each set of ports and address family, with at most `maxAddresses` of each subset. Pure. */
+/** Returns a group for each set of ports and address family, with at most `maxAddresses` of each subset. */
 export function groupsOf(subsets: readonly Subset[], maxAddresses: number): EndpointGroup[] {
   const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
   for (const subset of subsets) {

@@ -81,7 +81,7 @@ interface TopologyHints {
   readonly problem: string | undefined;
 }
 
-/** Adds hints to the endpoints of one address family. Slices whose hints are good enough keep them. */
+/** Adds hints to the endpoints of one address family. */
 export function withTopologyHints(
   given: readonly EndpointGroup[],
   existing: readonly EndpointSlice[],
@@ -110,8 +110,8 @@ export function withTopologyHints(
 }
 
 function withoutHints(endpoint: Endpoint): Endpoint {
-  const { hints: _, ...rest } = endpoint;
-  return rest;
+  const { hints: _, ...unhinted } = endpoint;
+  return unhinted;
 }
 
 const isReady = ({ conditions }: Endpoint): boolean => conditions?.ready === true;
@@ -129,9 +129,11 @@ function keptZones(
   const wanted = new Map(ready.map((endpoint) => [identityOf(endpoint), endpoint]));
   const counts = new Map<string, number>();
   for (const slice of existing) {
-    const own = (slice.endpoints ?? []).filter(isReady);
-    const named = own.map((endpoint) => [identityOf(endpoint), endpoint.hints?.forZones?.[0]?.name ?? ''] as const);
-    const isSame = own.every((one) => semanticEqual(wanted.get(identityOf(one)), withoutHints(one)));
+    const readyEndpoints = (slice.endpoints ?? []).filter(isReady);
+    const named = readyEndpoints.map(
+      (endpoint) => [identityOf(endpoint), endpoint.hints?.forZones?.[0]?.name ?? ''] as const,
+    );
+    const isSame = readyEndpoints.every((one) => semanticEqual(wanted.get(identityOf(one)), withoutHints(one)));
     if (!isSame || named.some(([, zone]) => !allocations.has(zone))) continue;
     const next = new Map(counts);
     for (const [, zone] of named) next.set(zone, (next.get(zone) ?? 0) + 1);
@@ -179,10 +181,10 @@ export function hintedGroups(
 ): { readonly groups: EndpointGroup[]; readonly problems: ReadonlyMap<AddressType, string | undefined> } {
   const problems = new Map<AddressType, string | undefined>();
   const all = families.flatMap((family) => {
-    const own = existing.filter(({ addressType }) => addressType === family);
+    const existingOfFamily = existing.filter(({ addressType }) => addressType === family);
     const hinted = withTopologyHints(
       groups.filter(({ addressType }) => addressType === family),
-      own,
+      existingOfFamily,
       shares,
     );
     problems.set(family, hinted.problem);

@@ -21,10 +21,7 @@ import {
 } from './graph.ts';
 import { FOREGROUND_FINALIZER, ORPHAN_FINALIZER } from '../../../api/meta/well-known-labels.ts';
 
-/**
- * Checks `concurrentGarbageCollectorSyncs` objects at a time. Two further workers release the dependents of owners with the
- * finalizer `orphan`. Events of every served resource keep the graph current.
- */
+/** Checks `concurrentGarbageCollectorSyncs` objects at a time. */
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 
@@ -76,9 +73,8 @@ class GarbageCollector {
   }
 
   /**
-   * Waits until the graph is filled. Every object should be in it before any is deleted. A resource that cannot be listed must
-   * not block the collection forever, so the wait ends after half a minute, as in kube-controller-manager. Owners that are not
-   * in the graph are read from the API.
+   * Waits until the graph is filled, but at most half a minute, as in kube-controller-manager: a resource that cannot be listed
+   * must not block the collection forever.
    */
   async #graphFilled(signal: AbortSignal): Promise<void> {
     const { informers, clock, logger } = this.#environment;
@@ -99,10 +95,7 @@ class GarbageCollector {
     }
   }
 
-  /**
-   * Runs once for all changes of a turn of the event loop, because each run reads the whole catalog and definitions are often
-   * created by the hundred.
-   */
+  /** Follows once for all changes of a turn of the event loop, because definitions are often created by the hundred. */
   #followSoon(): void {
     if (this.#isFollowScheduled) return;
     this.#isFollowScheduled = true;
@@ -232,10 +225,7 @@ class GarbageCollector {
     return waiting ? 'waiting' : 'solid';
   }
 
-  /**
-   * Throws if the kind is not served in the version of the reference. The dependent stays then: its owner may be the same
-   * object in another group or version, as after an upgrade that removed the version of the reference.
-   */
+  /** Returns the resource of an owner. Throws if its version is not served, because the owner may exist in another version. */
   #servedOwner({ apiVersion, kind, name }: OwnerReference): ServedResource {
     const group = groupOf(apiVersion);
     const version = apiVersion.slice(apiVersion.indexOf('/') + 1);
@@ -363,7 +353,7 @@ function nameOf(resource: Resource): string {
   return `${resource.group}/${resource.version}/${resource.resource}`;
 }
 
-/** Whether the resource is `events`. Events neither own objects nor have owners. */
+/** Whether the resource is `events`. */
 function isEvent({ group, resource }: Resource): boolean {
   return resource === 'events' && (group === '' || group === 'events.k8s.io');
 }

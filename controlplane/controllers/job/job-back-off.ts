@@ -14,11 +14,7 @@ export function backoffMs(consecutiveFailures: number): number {
   return backoffDelay(consecutiveFailures, BACKOFF);
 }
 
-/**
- * Returns the time at which a pod terminated, in ms since the epoch: when its last container exited, else when it was no longer
- * ready, else when its deletion was requested. A pod that has none of them, for example since the kubelet did not admit it,
- * terminated when it was created.
- */
+/** Returns the time at which a pod terminated, in ms since the epoch, or the best estimate that its status allows. */
 export function finishTime(pod: Pod): number {
   const { containerStatuses = [] } = pod.status ?? {};
   const exits = containerStatuses.map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''));
@@ -54,7 +50,7 @@ export class JobBackOff {
     return { count: before + later.length, lastMs: Math.max(...later) };
   }
 
-  /** Records failures that are counted in the status of the job, so that they are never passed to `failuresWith` again. */
+  /** Records failures that are counted in the status of the job. */
   record(key: string, failures: JobFailures): void {
     if (failures.count === 0) this.#failures.delete(key);
     else this.#failures.set(key, failures);

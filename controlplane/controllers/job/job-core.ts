@@ -50,10 +50,7 @@ export function hasValidIndex(pod: Pod, job: Job): boolean {
   return index !== undefined && index < (job.spec?.completions ?? 0);
 }
 
-/**
- * Returns the state of a pod for its job. A terminating pod counts as failed, unless the job waits for the end of a pod before
- * it replaces it.
- */
+/** Returns the state of a pod for its job. A `terminating` pod is replaced only once it has failed. */
 export function outcomeOf(pod: Pod, job: Job): 'active' | 'terminating' | 'succeeded' | 'failed' {
   if (pod.status?.phase === 'Succeeded') return 'succeeded';
   if (pod.status?.phase === 'Failed') return 'failed';
@@ -133,8 +130,8 @@ export function failuresByIndex(job: Job, pods: readonly Pod[]): ReadonlyMap<num
 }
 
 /**
- * Returns the last failed pod of each index that has no active pod and has neither succeeded nor failed. The finalizers of
- * these pods stay until the index has its next pod, which carries the number of failures on.
+ * For a job with a back-off limit per index, returns the last tracked failed pod of each unfinished index without active pods.
+ * The finalizers of these pods stay until the index has its next pod, which carries the number of failures on.
  */
 export function lastFailedPods(
   job: Job,
@@ -163,7 +160,7 @@ function failuresBefore(pod: Pod, annotation: string): number {
   return /^[0-9]{1,9}$/.test(text) ? Number(text) : 0;
 }
 
-/** Parses `0,2-4` to ascending numbers; indexes at or beyond `completions` are omitted. */
+/** Parses indexes such as `0,2-4`. Those at or beyond `completions` are omitted. */
 export function parseIndexes(text: string | undefined, completions: number): number[] {
   const indexes: number[] = [];
   for (const part of (text ?? '').split(',')) {
@@ -175,7 +172,7 @@ export function parseIndexes(text: string | undefined, completions: number): num
   return indexes;
 }
 
-/** Returns the form of the status: `1,3-5,7`, sorted. Two neighbors are separated by a comma. */
+/** Returns the sorted form of the status, such as `1,3-5,7`. */
 export function formatIndexes(indexes: Iterable<number>): string {
   const sorted = [...new Set(indexes)].toSorted((a, b) => a - b);
   const parts: string[] = [];
@@ -188,7 +185,7 @@ export function formatIndexes(indexes: Iterable<number>): string {
   return parts.join(',');
 }
 
-/** Returns at most `count` indexes without a running or finished pod, the lowest first. */
+/** Returns at most `count` indexes that are not taken, the lowest first. */
 export function missingIndexes(completions: number, taken: ReadonlySet<number>, count: number): number[] {
   const missing: number[] = [];
   for (let index = 0; index < completions && missing.length < count; index++)
@@ -248,10 +245,7 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   return limit === 0 ? restarts > 0 : restarts >= limit;
 }
 
-/**
- * Returns the message of the first rule of the success policy that the succeeded indexes fulfil, or `undefined` if there is
- * none.
- */
+/** Returns the message of the first rule of the success policy that the succeeded indexes fulfil, or `undefined`. */
 export function successPolicyMet(job: Job, succeeded: readonly number[]): string | undefined {
   const done = new Set(succeeded);
   for (const [at, rule] of (job.spec?.successPolicy?.rules ?? []).entries()) {

@@ -39,7 +39,7 @@ export interface PodCounts {
   readonly fatal: string | undefined;
 }
 
-/** Counts the pods of a job. Pods that `status` has counted already are left out. Pure. */
+/** Counts the pods of a job. Pods that `status` has counted already are left out. */
 export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
   const written = new Set([
     ...(status.uncountedTerminatedPods?.succeeded ?? []),
@@ -109,7 +109,11 @@ const complete = (reason: string, message: string): Verdict => ({
 /** Returns how the job ends, or `undefined` if it continues. A result that the status of the job already shows stays. */
 export function computeVerdict(
   job: Job,
-  { own, counts, status }: { readonly own: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },
+  {
+    jobPods,
+    counts,
+    status,
+  }: { readonly jobPods: readonly Pod[]; readonly counts: PodCounts; readonly status: JobStatus },
   nowMs: number,
 ): Verdict | undefined {
   for (const { type, status: state, reason = '', message = '' } of status.conditions ?? []) {
@@ -118,7 +122,7 @@ export function computeVerdict(
     if (type === 'SuccessCriteriaMet') return complete(reason, message);
   }
   if (counts.fatal !== undefined) return failed('PodFailurePolicy', counts.fatal);
-  if (counts.failed > (job.spec?.backoffLimit ?? DEFAULT_BACKOFF_LIMIT) || exceedsRestarts(job, own)) {
+  if (counts.failed > (job.spec?.backoffLimit ?? DEFAULT_BACKOFF_LIMIT) || exceedsRestarts(job, jobPods)) {
     return failed('BackoffLimitExceeded', 'Job has reached the specified backoff limit');
   }
   const deadline = job.spec?.activeDeadlineSeconds;
@@ -146,7 +150,7 @@ export function computeVerdict(
     if (met !== undefined) return complete('SuccessPolicy', met);
   }
   // The active pods of a suspended job are deleted, so that it waits for none of them.
-  const isWaiting = job.spec?.suspend !== true && own.some((pod) => outcomeOf(pod, job) === 'active');
+  const isWaiting = job.spec?.suspend !== true && jobPods.some((pod) => outcomeOf(pod, job) === 'active');
   const reached = completions === undefined ? counts.succeeded > 0 && !isWaiting : counts.succeeded >= completions;
   return reached ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
 }

@@ -33,12 +33,9 @@ interface Progress {
   readonly verdict: Verdict | undefined;
 }
 
-/**
- * Returns the pods with the tracking finalizer, about which the controller has still to decide. A pod without it was either
- * counted in the status, or does not count: a policy ignores it, or its job did not want it, which is no failure of its index.
- */
-export function countable(own: readonly Pod[]): Pod[] {
-  return own.filter(isTracked);
+/** Returns the pods with the tracking finalizer. The controller has decided on the others. */
+export function countable(jobPods: readonly Pod[]): Pod[] {
+  return jobPods.filter(isTracked);
 }
 
 /** Remembers removed finalizers because the informer may lag behind. A restart, which forgets them, loses nothing. */
@@ -52,8 +49,8 @@ export class JobTracking {
   }
 
   /** Returns the pods as they are after the removals of finalizers so far. */
-  view(own: readonly Pod[]): Pod[] {
-    return own.map((pod) => {
+  view(jobPods: readonly Pod[]): Pod[] {
+    return jobPods.map((pod) => {
       const { metadata } = pod;
       if (!this.#released.has(metadata.uid ?? '') || !isTracked(pod)) return pod;
       const finalizers = metadata.finalizers?.filter((name) => name !== TRACKING_FINALIZER) ?? [];
@@ -66,11 +63,8 @@ export class JobTracking {
     this.#released.delete(metadata.uid ?? '');
   }
 
-  /**
-   * Counts terminated pods in three steps, so that none is counted twice or lost: writes their uids to the status, removes
-   * their finalizers, adds them to the counters. Finishes the job once its last pod is counted.
-   */
-  async count(job: Job, own: readonly Pod[], { status, counts, verdict }: Progress): Promise<void> {
+  /** Counts terminated pods, and finishes the job once its last pod is counted. */
+  async count(job: Job, jobPods: readonly Pod[], { status, counts, verdict }: Progress): Promise<void> {
     const nowMs = this.#environment.clock.now();
     const setCondition = (type: string, { reason, message }: Verdict): void => {
       status.conditions = withJobCondition(status.conditions, { type, status: 'True', reason, message }, nowMs);
@@ -81,14 +75,14 @@ export class JobTracking {
       if (job.spec?.backoffLimitPerIndex !== undefined) status.failedIndexes = counts.failedIndexesText;
     }
     const isOver = verdict !== undefined || job.metadata.deletionTimestamp !== undefined;
-    const held = isOver ? new Set() : this.#heldPods(job, own, counts);
+    const held = isOver ? new Set() : this.#heldPods(job, jobPods, counts);
     const newlyFailed = counts.newlyFailed.filter((pod) => !held.has(pod));
     // Pods that terminate because their job has failed are failures as well.
-    if (verdict?.final === 'Failed') newlyFailed.push(...this.#unfinished(job, own));
-    const current = await this.#countTerminated(job, own, status, { ...counts, newlyFailed });
+    if (verdict?.final === 'Failed') newlyFailed.push(...this.#unfinished(job, jobPods));
+    const current = await this.#countTerminated(job, jobPods, status, { ...counts, newlyFailed });
     // Pods that the job's policy ignores, and pods that end because the job is over, lose their finalizers and do not count.
-    for (const pod of isOver ? own : counts.newlyIgnored.filter((each) => !held.has(each))) await this.release(pod);
-    if (verdict === undefined || own.some((pod) => !isPodFinished(pod))) {
+    for (const pod of isOver ? jobPods : counts.newlyIgnored.filter((each) => !held.has(each))) await this.release(pod);
+    if (verdict === undefined || jobPods.some((pod) => !isPodFinished(pod))) {
       await this.#write(current, status);
       return;
     }
@@ -103,13 +97,13 @@ export class JobTracking {
     } else this.event(job, 'Warning', verdict.reason, verdict.message);
   }
 
-  #heldPods(job: Job, own: readonly Pod[], counts: PodCounts): ReadonlySet<unknown> {
+  #heldPods(job: Job, jobPods: readonly Pod[], counts: PodCounts): ReadonlySet<unknown> {
     const finished = new Set([...counts.succeededIndexes, ...counts.failedIndexes]);
-    return new Set(lastFailedPods(job, countable(own), finished).values());
+    return new Set(lastFailedPods(job, countable(jobPods), finished).values());
   }
 
-  #unfinished(job: Job, own: readonly Pod[]): Pod[] {
-    return countable(own).filter((pod) => {
+  #unfinished(job: Job, jobPods: readonly Pod[]): Pod[] {
+    return countable(jobPods).filter((pod) => {
       const outcome = outcomeOf(pod, job);
       if ((outcome !== 'active' && outcome !== 'terminating') || !isTracked(pod) || !hasValidIndex(pod, job))
         return false;
@@ -118,7 +112,7 @@ export class JobTracking {
   }
 
   /** Adds pods that terminated to the counters of `status`. Returns the job as it is after the first of the writes. */
-  async #countTerminated(job: Job, own: readonly Pod[], status: JobStatus, counts: PodCounts): Promise<Job> {
+  async #countTerminated(job: Job, jobPods: readonly Pod[], status: JobStatus, counts: PodCounts): Promise<Job> {
     const { uncountedTerminatedPods: uncounted } = status;
     const uids = (written: readonly string[] | undefined, pods: readonly Pod[]): string[] => [
       ...new Set([...(written ?? []), ...pods.map(({ metadata }) => metadata.uid ?? '')]),
@@ -134,7 +128,7 @@ export class JobTracking {
     };
     const current = await this.#write(job, status);
     const written = new Set([...succeeded, ...failed, ...finished.map(({ metadata }) => metadata.uid ?? '')]);
-    for (const pod of own) if (written.has(pod.metadata.uid ?? '')) await this.release(pod);
+    for (const pod of jobPods) if (written.has(pod.metadata.uid ?? '')) await this.release(pod);
     const succeededCount = isIndexed(job)
       ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length
       : (status.succeeded ?? 0) + succeeded.length;

@@ -117,7 +117,7 @@ class JobController {
       ) === true
     )
       return;
-    const own = await claim({
+    const jobPods = await claim({
       client: this.#environment.client,
       owner: job,
       ownerResource: jobs,
@@ -127,7 +127,7 @@ class JobController {
       finalizers: [TRACKING_FINALIZER],
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
-    await this.#sync(key, job, this.#tracking.view(own));
+    await this.#sync(key, job, this.#tracking.view(jobPods));
   }
 
   async #releaseOrphan(key: string): Promise<void> {
@@ -138,25 +138,25 @@ class JobController {
       await this.#tracking.release(pod);
   }
 
-  async #sync(key: string, job: Job, own: readonly Pod[]): Promise<void> {
+  async #sync(key: string, job: Job, jobPods: readonly Pod[]): Promise<void> {
     const { clock } = this.#environment;
     const nowMs = clock.now();
     const status: JobStatus = structuredClone(job.status ?? {});
     status.uncountedTerminatedPods ??= {};
     const suspended = job.spec?.suspend === true;
     if (!suspended) status.startTime ??= formatTime(nowMs);
-    const counts = countPods(job, countable(own), status);
+    const counts = countPods(job, countable(jobPods), status);
     const failed = [...counts.newlyFailed, ...counts.newlyIgnored];
     const failures = this.#backOff.failuresWith(key, counts.newlySucceeded, failed);
-    const verdict = computeVerdict(job, { own, counts, status }, nowMs);
-    const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
+    const verdict = computeVerdict(job, { jobPods, counts, status }, nowMs);
+    const active = jobPods.filter((pod) => outcomeOf(pod, job) === 'active');
     const settled = this.#pending.settled(key);
     let changes = NO_CHANGES;
     if (verdict?.final === 'Failed') changes = await this.#deletePods(key, job, active);
     else if (verdict !== undefined || (suspended && active.length > 0))
       changes = await this.#deleteUncounted(key, job, active);
     else if (settled && job.metadata.deletionTimestamp === undefined)
-      changes = await this.#manage(key, job, { own, active, counts, failures });
+      changes = await this.#manage(key, job, { jobPods, active, counts, failures });
     if (verdict === undefined) {
       this.#recordSuspension(job, status, suspended, nowMs);
       this.#planDeadline(key, job, status, nowMs);
@@ -164,7 +164,7 @@ class JobController {
     const { error, created, deleted } = changes;
     // The counters stay as they were written until the informer shows the last creations and deletions.
     if (settled || verdict !== undefined || suspended) {
-      const terminating = own.filter((pod) => isPodTerminating(pod) && !isPodFinished(pod)).length;
+      const terminating = jobPods.filter((pod) => isPodTerminating(pod) && !isPodFinished(pod)).length;
       Object.assign(status, {
         active: active.length + created - deleted.length,
         ready: active.filter((pod) => isPodReady(pod) && !deleted.includes(pod)).length,
@@ -173,7 +173,7 @@ class JobController {
     }
     // A job is not over while some of its pods could not be deleted.
     const finalVerdict = error === undefined ? verdict : undefined;
-    await this.#tracking.count(job, own, { status, counts, verdict: finalVerdict });
+    await this.#tracking.count(job, jobPods, { status, counts, verdict: finalVerdict });
     this.#backOff.record(key, failures);
     if (error !== undefined && !isNamespaceTerminating(error)) throw error;
   }
@@ -182,12 +182,12 @@ class JobController {
     key: string,
     job: Job,
     {
-      own,
+      jobPods,
       active,
       counts,
       failures,
     }: {
-      readonly own: readonly Pod[];
+      readonly jobPods: readonly Pod[];
       readonly active: readonly Pod[];
       readonly counts: PodCounts;
       readonly failures: JobFailures;
@@ -204,12 +204,14 @@ class JobController {
     const surplus = [...unusable, ...useful.slice(0, wanted < 0 ? 0 : Math.max(0, useful.length - wanted))];
     if (surplus.length > 0) return this.#deleteUncounted(key, job, surplus);
     if (wanted < 0) return NO_CHANGES;
-    const terminating = replacesOnlyFailed(job) ? own.filter((pod) => outcomeOf(pod, job) === 'terminating').length : 0;
+    const terminating = replacesOnlyFailed(job)
+      ? jobPods.filter((pod) => outcomeOf(pod, job) === 'terminating').length
+      : 0;
     const missing = wanted - active.length - terminating;
     if (missing <= 0) return NO_CHANGES;
-    const free = isIndexed(job) ? this.#freeIndexes(job, own, counts, missing) : undefined;
+    const free = isIndexed(job) ? this.#freeIndexes(job, jobPods, counts, missing) : undefined;
     if (free !== undefined && job.spec?.backoffLimitPerIndex !== undefined)
-      return this.#createIndependently(key, job, own, free);
+      return this.#createIndependently(key, job, jobPods, free);
     const waitMs = waitAfter(failures, clock.now());
     if (waitMs > 0) {
       this.#loop.queue.addAfter(key, waitMs);
@@ -221,9 +223,14 @@ class JobController {
   /**
    * Creates the missing pods of indexes that back off independently. The failures of an index delay only its own next pod.
    */
-  async #createIndependently(key: string, job: Job, own: readonly Pod[], free: readonly number[]): Promise<Changes> {
+  async #createIndependently(
+    key: string,
+    job: Job,
+    jobPods: readonly Pod[],
+    free: readonly number[],
+  ): Promise<Changes> {
     const nowMs = this.#environment.clock.now();
-    const failures = failuresByIndex(job, countable(own));
+    const failures = failuresByIndex(job, countable(jobPods));
     const waitMs = (index: number): number => {
       const { counted, ignored, lastMs } = failures.get(index) ?? { counted: 0, ignored: 0, lastMs: 0 };
       return lastMs + backoffMs(counted + ignored) - nowMs;
@@ -244,9 +251,9 @@ class JobController {
     return { error, created: succeeded, deleted: [] };
   }
 
-  #freeIndexes(job: Job, own: readonly Pod[], counts: PodCounts, missing: number): number[] {
+  #freeIndexes(job: Job, jobPods: readonly Pod[], counts: PodCounts, missing: number): number[] {
     const taken = new Set([...counts.succeededIndexes, ...counts.failedIndexes]);
-    for (const pod of own) {
+    for (const pod of jobPods) {
       const index = completionIndexOf(pod);
       const outcome = outcomeOf(pod, job);
       if (index !== undefined && (outcome === 'active' || outcome === 'terminating')) taken.add(index);

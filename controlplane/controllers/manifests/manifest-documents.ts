@@ -28,7 +28,7 @@ export interface ManifestFault {
   readonly message: string;
 }
 
-/** The objects and the faults of a manifest. A fault in one document does not hide the others. */
+/** The objects and the faults of a manifest. */
 interface ReadManifest {
   readonly documents: readonly ManifestDocument[];
   readonly faults: readonly ManifestFault[];
@@ -48,10 +48,7 @@ interface ReadOptions {
   readonly turn: () => Promise<void> | undefined;
 }
 
-/**
- * Resolves to the objects of a manifest and its faults. Never rejects because of the content; whatever is wrong with it is a
- * fault.
- */
+/** Resolves to the objects of a manifest and its faults. Never rejects because of the content. */
 export async function readDocuments(content: Uint8Array, options: ReadOptions): Promise<ReadManifest> {
   const { isJson, turn } = options;
   const documents: ManifestDocument[] = [];

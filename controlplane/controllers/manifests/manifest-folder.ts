@@ -41,22 +41,22 @@ export interface FolderScan {
   readonly device: bigint;
 }
 
-interface Found {
+interface ScanProgress {
   readonly sources: ManifestSource[];
   readonly folders: string[];
   readonly faults: Map<string, string>;
   device: bigint;
 }
 
-/** Reads the manifests of a folder. Folders and files that cannot be read are among the faults. */
+/** Reads the manifests of a folder. What exists and cannot be read is among the faults. */
 export async function scanFolder(path: string): Promise<FolderScan> {
-  const found: Found = { sources: [], folders: [], faults: new Map(), device: 0n };
+  const found: ScanProgress = { sources: [], folders: [], faults: new Map(), device: 0n };
   const isComplete = await scan(path, 0, found);
   return { ...found, isComplete };
 }
 
 /** Returns whether the folder could be listed. */
-async function scan(folder: string, depth: number, found: Found): Promise<boolean> {
+async function scan(folder: string, depth: number, found: ScanProgress): Promise<boolean> {
   let names: string[];
   try {
     const stats = await stat(folder, { bigint: true });
@@ -93,7 +93,7 @@ async function scan(folder: string, depth: number, found: Found): Promise<boolea
   return true;
 }
 
-function addFile(path: string, stats: BigIntStats, isSkipped: boolean, found: Found): void {
+function addFile(path: string, stats: BigIntStats, isSkipped: boolean, found: ScanProgress): void {
   if (!stats.isFile()) throw new Error('Not a regular file');
   const fault = trustFault(stats);
   if (fault !== undefined) throw new Error(fault);
@@ -102,8 +102,8 @@ function addFile(path: string, stats: BigIntStats, isSkipped: boolean, found: Fo
   found.sources.push({ path, isKustomization: false, signature: signatureOf(stats), isSkipped });
 }
 
-/** Adds a kustomization. Its signature covers everything below its folder. */
-async function addKustomization(folder: string, found: Found): Promise<void> {
+/** Adds a kustomization. Its signature covers everything below its folder that is not hidden. */
+async function addKustomization(folder: string, found: ScanProgress): Promise<void> {
   const hash = createHash('sha256');
   let count = 0;
   const visit = async (path: string, depth: number): Promise<void> => {

@@ -91,16 +91,16 @@ function bodyOf({ object }: ManifestDocument, namespace: string, label: string):
     generation: _generation,
     selfLink: _link,
     namespace: _namespace,
-    ...own
+    ...userMetadata
   } = metadata;
-  const labels = { ...own.labels, [MANIFEST_LABEL]: label };
-  return { ...rest, metadata: { ...own, ...(namespace === '' ? {} : { namespace }), labels } };
+  const labels = { ...userMetadata.labels, [MANIFEST_LABEL]: label };
+  return { ...rest, metadata: { ...userMetadata, ...(namespace === '' ? {} : { namespace }), labels } };
 }
 
 /** `left` is an object that the inventory does not own any more. */
 type Pruned = 'deleted' | 'left' | 'gone';
 
-/** Deletes the object of an entry, or leaves it without the label. Never touches an object with another label or uid. */
+/** Deletes the object of an entry, or leaves it without the label. Never touches an object with another label. */
 export async function pruneObject(
   client: Client,
   catalog: ResourceCatalog,

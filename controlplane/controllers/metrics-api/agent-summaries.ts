@@ -39,20 +39,18 @@ export interface AgentSummaries {
   of(node: string, origin: Origin): Promise<NodeSummary | undefined>;
 }
 
-const KEPT_MS = 15_000;
+const CACHED_MS = 15_000;
 const TIMEOUT_MS = 5_000;
 /** The maximum size of an agent's summary, in which a container has some hundred bytes. */
 const MAX_BYTES = 4 << 20;
 
-/**
- * Creates the reader of summaries. All requests for a node within 15 seconds share one call of its agent, also a failed one.
- */
+/** Creates the reader of summaries. Requests for a node share one call of its agent while it is cached, also a failed one. */
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const cache = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   return {
     of(node, origin) {
       const nowMs = options.clock.monotonic();
-      for (const [name, { atMs }] of cache) if (nowMs - atMs > KEPT_MS) cache.delete(name);
+      for (const [name, { atMs }] of cache) if (nowMs - atMs > CACHED_MS) cache.delete(name);
       const cached = cache.get(node);
       if (cached !== undefined) return cached.answer;
       const answer = ask(node, origin, options)
@@ -89,7 +87,6 @@ const itemsOf = (value: unknown): readonly Members[] => (Array.isArray(value) ? 
 /**
  * Reads the usage of a node and its pods from an answer of an agent. A pod is omitted while one of its containers has no rate
  * yet, because it has just started. What has another type is omitted as well: one agent must not spoil the list of all nodes.
- * Pure.
  */
 export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods } = membersOf(answer);

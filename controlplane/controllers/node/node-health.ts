@@ -124,7 +124,7 @@ function stateOf({ ready, notReady }: ZoneCounts, unhealthyThreshold: number): Z
   return 'Normal';
 }
 
-/** Counts ready and other nodes by zone. Each change of a node updates the counts, so no decision about a node visits all. */
+/** Counts ready and other nodes by zone. */
 export class ZoneHealth {
   readonly #unhealthyThreshold: number;
   readonly #zones = new Map<string, ZoneCounts>();

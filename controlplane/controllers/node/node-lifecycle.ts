@@ -1,7 +1,6 @@
 /**
  * Detects nodes that stop reporting, updates their conditions and their pods' conditions, and taints them. The taints keep new
- * pods away and evict running ones, no faster than the rate of the zone allows. A node is checked when it changes, when its
- * grace period ends, and each second while the rate delays its taint.
+ * pods away and evict running ones, no faster than the rate of the zone allows.
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

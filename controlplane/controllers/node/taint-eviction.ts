@@ -32,10 +32,7 @@ const noExecuteTaints = (node: { readonly spec?: { readonly taints?: readonly Ta
 const sameTaints = (a: Parameters<typeof noExecuteTaints>[0], b: Parameters<typeof noExecuteTaints>[0]): boolean =>
   stringifyJson(noExecuteTaints(a)) === stringifyJson(noExecuteTaints(b));
 
-/**
- * Runs the controller. It deletes pods on nodes with NoExecute taints: at once if a pod does not tolerate them, or when the
- * time of its toleration is over.
- */
+/** Deletes pods that do not, or no longer, tolerate the `NoExecute` taints of their nodes. */
 export const runTaintEviction: RunController = (environment, signal) => {
   const { clock, informers, recorder } = environment;
   // Records an event about the pod. As in kube-controller-manager, it refers to the pod by its name only.

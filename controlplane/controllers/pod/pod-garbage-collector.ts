@@ -1,7 +1,7 @@
 /**
  * Removes pods that no other part removes: pods of deleted nodes, terminating pods of nodes that are out of service, finished
- * pods beyond a threshold, and pods that were deleted before they were scheduled. Events of the informers start each removal; a
- * node must be absent for the quarantine first, since it may register again.
+ * pods beyond a threshold, and pods that were deleted before they were scheduled. A node must be absent for the quarantine
+ * first, since it may register again.
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
@@ -71,10 +71,7 @@ async function forceDelete(
   }
 }
 
-/**
- * Deletes finished pods beyond the threshold, evicted ones first and then the oldest. Also deletes pods of nodes that do not
- * exist, terminating pods of nodes that are out of service, and terminating pods that were never bound to a node.
- */
+/** Deletes finished pods beyond `terminatedPodGcThreshold`, and other pods that no other part removes. */
 export const runPodGarbageCollector: RunController = (environment, signal) => {
   const { client, informers, options } = environment;
   const podCache = informers.for(pods);

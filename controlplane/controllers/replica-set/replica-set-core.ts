@@ -65,7 +65,7 @@ interface StatusInput {
   readonly withTerminating: boolean;
 }
 
-/** Computes the status. It has the condition ReplicaFailure as long as `failure` is given. Pure. */
+/** Computes the status. It has the condition ReplicaFailure as long as `failure` is given. */
 export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const active = input.pods.filter(isPodActive);
   const labels = Object.entries(input.templateLabels);

@@ -153,7 +153,7 @@ class ReplicaController<Owner extends KubeObject> {
     const { clock, client } = this.#environment;
     const selector = this.#flavor.selector(owner);
     const settled = this.#pending.settled(key);
-    const own = await claim({
+    const claimedPods = await claim({
       client,
       owner,
       ownerResource: this.#flavor.resource,
@@ -163,15 +163,16 @@ class ReplicaController<Owner extends KubeObject> {
       matches: (pod) => pod.status?.phase !== 'Succeeded' && pod.status?.phase !== 'Failed',
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
-    this.#gatheringMs.set(key, own.length / PODS_PER_GATHERING_MS);
+    this.#gatheringMs.set(key, claimedPods.length / PODS_PER_GATHERING_MS);
     let failure: { error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined;
-    if (settled && owner.metadata.deletionTimestamp === undefined) failure = await this.#manage(key, owner, own);
+    if (settled && owner.metadata.deletionTimestamp === undefined)
+      failure = await this.#manage(key, owner, claimedPods);
     const status = computeReplicaStatus({
       previous: this.#flavor.status(owner),
       generation: owner.metadata.generation ?? 0,
       minReadySeconds: this.#flavor.minReadySeconds(owner),
       templateLabels: this.#flavor.template(owner).metadata?.labels ?? {},
-      pods: own,
+      pods: claimedPods,
       failure:
         failure === undefined ? undefined : { reason: failure.reason, message: (failure.error as Error).message },
       now: formatTime(clock.now()),
@@ -179,7 +180,7 @@ class ReplicaController<Owner extends KubeObject> {
       withTerminating: this.#flavor.withTerminating,
     });
     if (!semanticEqual(status, this.#flavor.status(owner))) await this.#writeStatus(owner, status);
-    const next = nextAvailabilityMs(own, this.#flavor.minReadySeconds(owner), clock.now());
+    const next = nextAvailabilityMs(claimedPods, this.#flavor.minReadySeconds(owner), clock.now());
     if (next !== undefined) this.#loop.queue.addAfter(key, next + SHORT_SLACK_MS);
     if (failure !== undefined) throw failure.error;
   }
@@ -187,11 +188,11 @@ class ReplicaController<Owner extends KubeObject> {
   async #manage(
     key: string,
     owner: Owner,
-    own: readonly Pod[],
+    claimedPods: readonly Pod[],
   ): Promise<{ error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined> {
     const plan = computeReplicaPlan({
       replicas: this.#flavor.replicas(owner),
-      pods: own,
+      pods: claimedPods,
       related: this.#related(owner),
       nowMs: this.#environment.clock.now(),
     });

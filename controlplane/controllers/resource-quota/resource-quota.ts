@@ -52,10 +52,7 @@ const countersOfQuota = ({ spec }: ResourceQuota): readonly CountedResource[] =>
 
 const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
 
-/**
- * Computes the usage of a quota. `objectsOf` returns the objects of its namespace, or `undefined` if the resource is not
- * served. Pure.
- */
+/** Computes the usage of a quota. `objectsOf` returns the objects of its namespace, or `undefined` without such a resource. */
 function computeUsed(
   quota: ResourceQuota,
   objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
@@ -131,7 +128,7 @@ export const runResourceQuota: RunController = async (environment, signal) => {
   function follow(cache: Informer, counted: CountedResource): void {
     const replenish = (object: KubeObject): void => {
       for (const quota of quotas.list(object.metadata.namespace ?? '')) {
-        if (countersOfQuota(quota).some((own) => idOf(own) === idOf(counted))) loop.enqueue(quota);
+        if (countersOfQuota(quota).some((counter) => idOf(counter) === idOf(counted))) loop.enqueue(quota);
       }
     };
     cache.addHandler({

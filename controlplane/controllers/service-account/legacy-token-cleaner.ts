@@ -19,7 +19,7 @@ type Verdict = 'keep' | 'mark' | 'delete';
 
 const dayMs = (text: string | undefined): number => Date.parse(`${text ?? ''}T00:00:00Z`);
 
-/** Decides about an automatically generated token that no pod mounts. Pure. */
+/** Decides about an automatically generated token that no pod mounts. */
 export function judge(
   secret: Secret,
   { nowMs, sinceMs, unusedMs }: { readonly nowMs: number; readonly sinceMs: number; readonly unusedMs: number },

@@ -33,22 +33,22 @@ const isTerminating = ({ metadata }: ServiceCIDR): boolean => metadata.deletionT
 const cidrsOf = ({ spec }: ServiceCIDR): readonly Cidr[] =>
   (spec?.cidrs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
 
-/** Whether the range may be deleted: every address of it is in another range as well. Pure. */
+/** Whether the range may be deleted: no address of a service is in this range alone. */
 export function mayBeDeleted(
   range: ServiceCIDR,
   ranges: readonly ServiceCIDR[],
   addresses: () => readonly IPAddress[],
 ): boolean {
-  const own = cidrsOf(range);
+  const rangeCidrs = cidrsOf(range);
   const others = ranges
     .filter((other) => other.metadata.name !== range.metadata.name && !isTerminating(other))
     .flatMap(cidrsOf);
-  if (own.every((cidr) => others.some((other) => cidrCovers(other, cidr)))) return true;
+  if (rangeCidrs.every((cidr) => others.some((other) => cidrCovers(other, cidr)))) return true;
   return !addresses().some((address) => {
     const ip = parseIp(address.metadata.name ?? '');
     if (ip === undefined || !isManaged(address)) return false;
     const isIn = (cidr: Cidr): boolean => cidrContains(cidr, ip);
-    return own.some(isIn) && !others.some(isIn);
+    return rangeCidrs.some(isIn) && !others.some(isIn);
   });
 }
 

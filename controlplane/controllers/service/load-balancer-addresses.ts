@@ -90,9 +90,8 @@ function balancedNode({ metadata, spec, status }: Node): NodeAddresses | undefin
 }
 
 /**
- * Returns the external addresses of each family, or the internal ones if the node has none. Loopback, link-local and other
- * special addresses are left out. Nodes write their addresses, and with a special one, every node would redirect its traffic to
- * its own host, or to the metadata service of its cloud, to the endpoints of a service.
+ * Returns the external addresses of each family, or the internal ones if the node has none. Special addresses are left out,
+ * because nodes write their addresses: with a loopback address, every node would redirect its own traffic to a service.
  */
 function reachableAddresses(addresses: NonNullable<NonNullable<Node['status']>['addresses']>): string[] {
   const ofType = (wanted: string, isV6: boolean): string[] =>
@@ -121,10 +120,7 @@ export function nodesWithEndpoints(slices: readonly EndpointSlice[]): Set<string
   );
 }
 
-/**
- * Returns the nodes at which the service may have its ports. A node reports the ports of its agent and of its host itself, so
- * they count for this node alone.
- */
+/** Returns the nodes at which neither the agent nor the host uses a port of the service. */
 export function nodesFor(service: Service, nodes: readonly NodeAddresses[]): NodeAddresses[] {
   const ports = new Set(portsOf(service));
   return nodes.filter(

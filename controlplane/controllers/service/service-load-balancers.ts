@@ -1,7 +1,7 @@
 /**
  * Gives services of type LoadBalancer the addresses of the nodes, whose service proxies answer there: no daemon is needed.
- * Serves services without a class and with the class `LOAD_BALANCER_CLASS`. Services of other classes belong to other
- * controllers. A port of the nodes belongs to one service, the first that requested it.
+ * Serves services without a class and with the class `LOAD_BALANCER_CLASS`. A port of the nodes belongs to one service, the
+ * first that requested it.
  *
  * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
  * what it gave itself, also after the controller is disabled or the service has another class.
@@ -116,10 +116,7 @@ class ServiceLoadBalancers {
     this.#slices.addHandler({ add: sliceChanged, update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
   }
 
-  /**
-   * Takes the ports of all services again. Services that have addresses keep their ports, also when older services want them.
-   * Then the services without addresses take their ports, the oldest first.
-   */
+  /** Takes the ports of all services again: first those of services with addresses, then the others, each by age. */
   #resumePorts(): void {
     if (!this.#options.isEnabled) return;
     const rank = (service: Service): string =>
@@ -163,10 +160,7 @@ class ServiceLoadBalancers {
       : `port ${conflict.port} of the nodes is in use by the service ${conflict.holder}; this service gets the port when that one no longer needs it`;
   }
 
-  /**
-   * Returns why the service may not have one of its ports, for example because the API server or ssh uses the port. Returns
-   * `undefined` if it may have all.
-   */
+  /** Returns why the service may not have one of its ports, or `undefined` if it may have all. */
   #reserved(service: Service): string | undefined {
     const reserved = new Set([this.#options.apiServerPort, ...ETCD_PORTS].map((port) => `TCP ${port}`));
     const port = portsOf(service).find((each) => reserved.has(each));

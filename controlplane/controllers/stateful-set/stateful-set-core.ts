@@ -111,7 +111,7 @@ const MAX_CREATES = 500;
 const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;
 const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
 
-/** Returns the next actions. Ordered sets take one step at a time, and only past members that are running and available. */
+/** Returns the next actions. */
 export function planActions(input: PlanInput): Action[] {
   const { set, nowMs } = input;
   const byOrdinal = new Map<number, Pod>();
@@ -145,7 +145,7 @@ export function planActions(input: PlanInput): Action[] {
     }
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
-  // An ordered set waits while there is an unhealthy member above the unhealthy one with the lowest ordinal.
+  // An ordered set waits while there is an unhealthy pod above the unhealthy one with the lowest ordinal.
   const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {
@@ -185,10 +185,7 @@ function planUpdates(
   return actions;
 }
 
-/**
- * Decides from which revision a missing pod is created. A pod below the partition that is not updated yet is recreated from its
- * old revision.
- */
+/** Decides from which revision a missing pod is created. */
 function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, ordinal: number): 'current' | 'update' {
   if (currentRevision === updateRevision || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
   if (set.spec?.updateStrategy?.rollingUpdate === undefined) {
@@ -198,7 +195,7 @@ function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, 
   return ordinal < firstOrdinal(set) + partitionOf(set) ? 'current' : 'update';
 }
 
-/** Computes the status. `names` are the names of the two revisions, which it reports. Pure. */
+/** Computes the status. `names` are the names of the two revisions, which it reports. */
 export function computeStatus(
   input: PlanInput,
   names: { readonly current: string; readonly update: string },

@@ -1,8 +1,7 @@
 /**
  * Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when the last pod is gone and the node has
  * unmounted them. It creates and deletes VolumeAttachments, which the attacher of the driver follows, and lists the attached
- * volumes in the status of the node. It handles one node at a time and reads the attachments from the API, so that a restart
- * loses nothing.
+ * volumes in the status of the node.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';
@@ -37,7 +36,7 @@ import { attachmentName } from '../../../api/kinds/attached-volumes.ts';
 const UNMOUNT_PATIENCE_MS = 6 * 60_000;
 const BY_NODE = 'node';
 
-/** Whether a driver attaches volumes is read from its CSIDriver object. */
+/** Attaches and detaches the volumes of CSI drivers whose CSIDriver objects do not exclude that. */
 export const runAttachDetach: RunController = (environment, signal) => {
   const controller = new AttachDetach(environment);
   return controller.run(signal);

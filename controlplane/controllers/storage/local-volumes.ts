@@ -26,7 +26,7 @@ import { LOCAL_VOLUMES } from '../../../api/meta/orchlet-annotations.ts';
 export const LOCAL_PROVISIONER = 'orchlet.local/local-volumes';
 const FINALIZER = 'orchlet.local/local-volume';
 /** The annotation of a volume with the name of the node whose agent created it. A node may change its host name label. */
-const MADE_ON = 'orchlet.local/node';
+const CREATED_ON = 'orchlet.local/node';
 const CLASS = 'local';
 const CLASS_KEY = '/class';
 const VOLUME_KEY = '/volume/';
@@ -101,10 +101,7 @@ class LocalProvisioner {
     this.#agents = agents;
   }
 
-  /**
-   * Creates the storage class once a node can make its volumes: without a default class, claims that name none would wait for
-   * ever. An administrator may change the class. It does not become the default class if there is one.
-   */
+  /** Creates the storage class. Without a default class, claims that name none would wait for ever. */
   async ensureClass(): Promise<void> {
     const classes = this.#caches.classes.list();
     if (classes.some(({ metadata }) => metadata.name === CLASS)) return;
@@ -164,7 +161,7 @@ class LocalProvisioner {
       kind: 'PersistentVolume',
       metadata: {
         name,
-        annotations: { [PROVISIONED_BY_ANNOTATION]: LOCAL_PROVISIONER, [MADE_ON]: node.metadata.name ?? '' },
+        annotations: { [PROVISIONED_BY_ANNOTATION]: LOCAL_PROVISIONER, [CREATED_ON]: node.metadata.name ?? '' },
         finalizers: [FINALIZER],
       },
       spec: {
@@ -235,7 +232,7 @@ class LocalProvisioner {
   }
 
   async #raiseLimit(claim: PersistentVolumeClaim, volume: PersistentVolume, wanted: string): Promise<void> {
-    const node = this.#caches.nodes.get('', volume.metadata.annotations?.[MADE_ON] ?? '');
+    const node = this.#caches.nodes.get('', volume.metadata.annotations?.[CREATED_ON] ?? '');
     if (node === undefined) return;
     try {
       await this.#agents.create(node, volume.metadata.name ?? '', bytesOf(wanted));
@@ -265,7 +262,7 @@ class LocalProvisioner {
 
   async #removeFolder(volume: PersistentVolume): Promise<void> {
     const { name = '' } = volume.metadata;
-    const nodeName = volume.metadata.annotations?.[MADE_ON] ?? '';
+    const nodeName = volume.metadata.annotations?.[CREATED_ON] ?? '';
     const node = this.#caches.nodes.get('', nodeName);
     if (node === undefined) {
       const message = `the node ${nodeName} does not exist any more: if it comes back, its disk still has the data`;

@@ -279,8 +279,8 @@ class VolumeBinder {
     volume: PersistentVolume | undefined,
   ): Promise<void> {
     const before = claim.status ?? {};
-    const { accessModes: _modes, capacity: _capacity, ...rest } = before;
-    const status: ClaimStatus = { ...rest, phase };
+    const { accessModes: _modes, capacity: _capacity, ...otherFields } = before;
+    const status: ClaimStatus = { ...otherFields, phase };
     if (volume !== undefined) {
       status.accessModes = [...(volume.spec?.accessModes ?? [])];
       const size = before.phase === 'Bound' ? before.capacity : volume.spec?.capacity;
@@ -296,8 +296,8 @@ class VolumeBinder {
   async #setVolumeStatus(volume: PersistentVolume, wanted: VolumeStatus): Promise<PersistentVolume> {
     const { phase, message = '' } = wanted;
     if (volume.status?.phase === phase && (volume.status?.message ?? '') === message) return volume;
-    const { message: _message, reason: _reason, ...rest } = volume.status ?? {};
-    const status: VolumeStatus = { ...rest, ...wanted };
+    const { message: _message, reason: _reason, ...otherFields } = volume.status ?? {};
+    const status: VolumeStatus = { ...otherFields, ...wanted };
     return this.#environment.client.update(persistentVolumes, { ...volume, status }, { subresource: 'status' });
   }
 
@@ -327,7 +327,7 @@ class VolumeBinder {
     return items.find(({ metadata }) => metadata.uid === uid);
   }
 
-  /** Ends the reservation of a volume whose claim is bound to another volume. */
+  /** Withdraws a volume from its claim, which is bound to another volume. */
   async #withdrawFromClaim(volume: PersistentVolume): Promise<void> {
     const annotations = volume.metadata.annotations ?? {};
     const { persistentVolumeReclaimPolicy: policy } = volume.spec ?? {};

@@ -62,10 +62,7 @@ interface Outcome {
   readonly conflict: { readonly reason: string; readonly message: string } | undefined;
 }
 
-/**
- * Decides which of the wanted names are accepted. A name that is taken keeps its former value. The result reports the last of
- * several conflicts. Pure.
- */
+/** Decides which of the wanted names are accepted. A name that is taken keeps its former value. */
 export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
   const accepted: DefinitionNames = { plural: '', kind: '', ...before };
   let conflict: Outcome['conflict'];

@@ -10,7 +10,7 @@ import { newBadRequest, newInternalError, newInvalid, type StatusError } from '.
 import { DecodeError } from '../../../api/schema/decode.ts';
 import { type Decoder, type ExpectedKind, requireKindTexts } from '../object-decoding.ts';
 
-/** Wraps the decoder of the schema; its methods are generators, so that decoding a large body can yield. */
+/** Wraps the decoder of the schema. */
 export function customDecoder(inner: Decoder): Decoder {
   return {
     *decodeBody(context, body, expected, validation) {

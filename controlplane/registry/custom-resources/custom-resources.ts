@@ -37,10 +37,7 @@ interface DefinitionInformer {
   ): void;
 }
 
-/**
- * The signal stops the queue and closes the caches. `client` writes statuses, and deletes the objects of a terminating
- * definition and then the definition.
- */
+/** The signal stops the queue and closes the caches. */
 export interface CustomResourcesOptions extends ServingParts {
   readonly catalog: MutableCatalog;
   /** Updated whenever the set of served resources changes. */
@@ -126,8 +123,8 @@ export class CustomResources {
   }
 
   /**
-   * Resolves after an attempt to serve the newest state of the definition, or after `MAX_SETTLING_MS`, so that requests do not
-   * wait for ever. Returns `undefined` if there is nothing to wait for.
+   * Resolves after an attempt to serve the newest state of the definition, at the latest after `MAX_SETTLING_MS`. Returns
+   * `undefined` if there is nothing to wait for.
    */
   #settled(name: string): Promise<void> | undefined {
     const unsettled = this.#unsettled.get(name);
@@ -176,10 +173,8 @@ export class CustomResources {
   }
 
   /**
-   * Writes the accepted names and conditions if they changed, and serves the written definition if it is established. Resolves
-   * to false if the status is up to date already. It resolves to true if the status was written, or if the definition was
-   * changed or deleted meanwhile: the informer then delivers a newer state. Throws the conflict if the informer has not
-   * delivered it yet.
+   * Writes the accepted names and conditions if they changed. Resolves to whether a newer state of the definition follows.
+   * Rejects with a conflict if the informer has not delivered that state yet.
    */
   async #accept(definition: Definition): Promise<boolean> {
     const { client, clock } = this.#options;
@@ -197,8 +192,7 @@ export class CustomResources {
         { ...structuredClone(definition), status },
         { subresource: 'status' },
       );
-      // Serves at once, although the informer may deliver the same state a little later. If the informer already has this
-      // state, its object is used, because it stays in memory.
+      // The object of the informer is preferred, because it stays in memory.
       const shown = this.#options.definitions.get('', name);
       const isShown = shown?.metadata.resourceVersion === written.metadata.resourceVersion;
       const newest = (isShown ? shown : written) as Definition;
@@ -215,10 +209,7 @@ export class CustomResources {
     for (const name of names) this.#changed(name);
   }
 
-  /**
-   * Serves the resource of a definition, unless it is already served in this state. Does nothing if the definition takes the
-   * names of a built-in resource.
-   */
+  /** Serves the resource of a definition, unless it is served in this state or takes the names of a built-in resource. */
   async #serve(name: string, definition: Definition): Promise<void> {
     const { spec, metadata, status } = definition;
     if (takesBuiltIn(definition, this.#options.catalog.builtIn(spec.group))) return;
@@ -301,8 +292,8 @@ export class CustomResources {
   }
 
   /**
-   * Deletes all objects, then removes the finalizer, and then deletes the definition. Leaves a newer definition of the same
-   * name alone. Rejects if another server created objects meanwhile.
+   * Deletes all objects, then removes the finalizer, and then deletes the definition. Rejects if another server created objects
+   * meanwhile.
    */
   async #deleteObjects(name: string, definition: Definition): Promise<void> {
     const { client, clock, signal, storage } = this.#options;
@@ -336,10 +327,7 @@ export class CustomResources {
     });
   }
 
-  /**
-   * Writes in the condition `Terminating` that the objects are being deleted, and tries again after each conflict. Resolves to
-   * false, without a write, if a newer definition has the name.
-   */
+  /** Writes the condition `Terminating`. Resolves to false, without a write, if a newer definition has the name. */
   async #writeDeletionInProgress(name: string, uid: string | undefined): Promise<boolean> {
     const { client, clock } = this.#options;
     const condition = {

@@ -24,7 +24,7 @@ interface CustomStrategyOptions {
   readonly conversion: Conversion;
 }
 
-/** Creates the strategy, which belongs to one state of a definition and is replaced with it. Pure. */
+/** Creates the strategy. */
 export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
   const hasStatus = version.subresources?.status !== undefined;
   const validation = validationOf({ version, schema, conversion });
@@ -94,9 +94,9 @@ function writtenView(
   const written = conversion.asWritten?.(object);
   if (written === undefined) return served;
   const [spec, status] = statusOnly ? [served, written] : hasStatus ? [written, served] : [written, written];
-  const { status: _status, ...rest } = spec;
+  const { status: _status, ...withoutStatus } = spec;
   return {
-    ...rest,
+    ...withoutStatus,
     metadata: served.metadata,
     ...(status['status'] === undefined ? {} : { status: status['status'] }),
   };
@@ -104,14 +104,14 @@ function writtenView(
 
 /** Whether the objects are equal apart from metadata, and apart from the status if it is a subresource. */
 function sameDesiredState(object: KubeObject, old: KubeObject, hasStatus: boolean): boolean {
-  const bare = ({ metadata: _metadata, apiVersion: _apiVersion, ...rest }: KubeObject): object => {
-    if (hasStatus) delete rest['status'];
-    return rest;
+  const bare = ({ metadata: _metadata, apiVersion: _apiVersion, ...members }: KubeObject): object => {
+    if (hasStatus) delete members['status'];
+    return members;
   };
   return jsonEqual(bare(object), bare(old));
 }
 
-/** Writes `status` and, of the metadata, only the managed fields. */
+/** Writes `status` and, of the metadata, only the managed fields and the resource version. */
 function statusStrategy(
   schema: JsonSchema,
   { validateCreate: _validateCreate, warningsOnCreate: _warningsOnCreate, ...validation }: Validation,

@@ -20,7 +20,7 @@ interface Entry {
   readonly awaited: ReadonlySet<string>;
 }
 
-/** Definitions are known by their names. `CustomResources` owns it. */
+/** Definitions are known by their names. */
 export class NameIndex {
   readonly #entries = new Map<string, Entry>();
   /** The definitions that have a name. Several may, if their statuses were written elsewhere. */

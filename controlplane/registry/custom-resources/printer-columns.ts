@@ -9,11 +9,7 @@ import { findAll, type JsonPath, parseJsonPath } from '../schemas/json-path.ts';
 
 const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' };
 
-/**
- * Returns the columns of a table of custom resources. A definition without columns gets the age. A column of type `string`
- * shows a value of any type. In other columns, a value of another type is an empty cell. In a column of type `date`, an empty
- * text is `<unknown>`, and a text that is not a time is `<invalid>`.
- */
+/** Returns the columns of a table of custom resources. A definition without columns gets the age. */
 export function printerColumns(columns: readonly PrinterColumn[] | undefined): TableColumns {
   const printed = columns === undefined || columns.length === 0 ? [AGE] : columns;
   const paths = printed.map(({ jsonPath }) => parseJsonPath(jsonPath));

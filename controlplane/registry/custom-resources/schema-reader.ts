@@ -1,7 +1,4 @@
-/**
- * Reads JSON as a custom resource: the metadata as in any object, and the rest by its schema. The registry uses this reader for
- * custom resources, and the reader of the schema table for built-in kinds.
- */
+/** Reads JSON as a custom resource: the metadata as in any object, and the rest by its schema. */
 import { invalid, memberPath } from '../../../api/meta/field-error.ts';
 import { cloneJson } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';

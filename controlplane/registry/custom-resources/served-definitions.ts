@@ -1,6 +1,5 @@
 /**
  * Holds the custom resources that are served now, by definition and by version, with their schemas, strategies and conversions.
- * `CustomResources` writes it. Admission, the API server and type checking read it.
  */
 import { cloneJson } from '../../../api/meta/json-equality.ts';
 import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../../api/meta/object.ts';

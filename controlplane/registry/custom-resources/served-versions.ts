@@ -125,13 +125,12 @@ function servedVersion(
 }
 
 /**
- * Returns the function that finds the version in which another owner of fields wrote: `refused` if the definition does not
- * have it, and `undefined` if it is the version `own`. Without a webhook (`convertTo`), a conversion changes only the name of
- * the version.
+ * Returns the function that finds the version in which another owner of fields wrote: `refused` if the definition does not have
+ * it, and `undefined` if it is the version `requested`. Without `convertTo`, a conversion changes only the name of the version.
  */
 export function otherVersions(
   definition: Definition,
-  own: DefinitionVersion,
+  requested: DefinitionVersion,
   metadata: StructType,
   convertTo?: WebhookConversion['convertTo'],
 ): VersionLookup {
@@ -142,7 +141,7 @@ export function otherVersions(
     if (cached !== undefined) return cached;
     const other = versions.find(({ name }) => apiVersionOf({ group, version: name }) === apiVersion);
     if (other === undefined) return 'refused';
-    if (other.name === own.name) return undefined;
+    if (other.name === requested.name) return undefined;
     const struct = structTypeOf({ group, version: other.name, kind: names.kind }, schemaOf(other), metadata);
     const to = (version: string): OtherVersion['convert'] =>
       convertTo === undefined
@@ -151,7 +150,7 @@ export function otherVersions(
     const lookup: OtherVersion = {
       struct,
       convert: to(other.name),
-      restore: to(own.name),
+      restore: to(requested.name),
       keepsUndeclared: true,
     };
     found.set(apiVersion, lookup);
@@ -183,10 +182,7 @@ function conversionOf(
   return webhookConversion(options, { ...versions, all: versionSchemas(spec.versions) });
 }
 
-/**
- * Returns the conversions at reads and writes of the storage, if a webhook converts. Other conversions are made on the way to
- * the store.
- */
+/** Returns the conversions at reads and writes of the storage, if a webhook converts. */
 function storageFormOf({ convertAll }: Conversion): StorageForm | undefined {
   if (convertAll === undefined) return undefined;
   const through = async (object: KubeObject, to: 'stored' | 'served'): Promise<KubeObject> =>

@@ -14,9 +14,8 @@ export interface VersionSchema {
 }
 
 /**
- * Returns the conversion of definitions without a webhook. A stored object that is read gets the defaults of the stored
- * version, including those that were added later, and is pruned by the schema of the served version. An object that is written
- * in another version than the stored one is pruned by the schema of the stored version.
+ * Returns the conversion of definitions without a webhook. Stored objects get the defaults of the stored version, including
+ * those that were added later.
  */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
   const same = stored.name === served.name;

@@ -50,11 +50,7 @@ export interface WebhookConversion extends Conversion {
   convertTo(object: KubeObject, version: string): Promise<KubeObject>;
 }
 
-/**
- * Returns the conversion by a webhook. A stored object gets the defaults of the version in which it was stored before it is
- * sent. The response is pruned by the schema of the version to which it was converted, and gets no defaults, as in
- * kube-apiserver. The conversions reject with a 500 if the webhook fails or its response is invalid.
- */
+/** Returns the conversion by a webhook. It rejects with a 500 if the webhook fails or its response is invalid. */
 export function webhookConversion(
   { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
   { stored, served, all }: ConvertedVersions,
@@ -63,9 +59,9 @@ export function webhookConversion(
   const review = reviewVersions.find((version) => SUPPORTED.includes(version)) ?? 'v1';
 
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
-    const answered: KubeObject[] = [];
-    for (const batch of batchesOf(objects)) answered.push(...(await askBatch(batch, version)));
-    return answered;
+    const converted: KubeObject[] = [];
+    for (const batch of batchesOf(objects)) converted.push(...(await askBatch(batch, version)));
+    return converted;
   }
 
   async function askBatch({ objects, texts, from }: Batch, version: string): Promise<KubeObject[]> {
@@ -92,15 +88,14 @@ export function webhookConversion(
     );
   }
 
-  /** Converts objects. Only those that do not have the version already are sent to the webhook. */
   async function convert(objects: readonly KubeObject[], { name, schema }: VersionSchema): Promise<KubeObject[]> {
     const wanted = apiVersionOf({ group, version: name });
     const others = objects.filter(({ apiVersion }) => apiVersion !== wanted);
-    const answered = others.length === 0 ? [] : await ask(others, name);
+    const converted = others.length === 0 ? [] : await ask(others, name);
     let next = 0;
     return objects.map((object) => {
       if (object.apiVersion === wanted) return object;
-      return fitted(answered[next++] ?? object, schema);
+      return fitted(converted[next++] ?? object, schema);
     });
   }
 
@@ -189,9 +184,9 @@ function merged(
     }
   }
   if (!('metadata' in next)) throw refuse('metadata: missing metadata in converted object');
-  const kept = cloneJson(object.metadata);
-  delete kept.labels;
-  delete kept.annotations;
+  const mergedMetadata = cloneJson(object.metadata);
+  delete mergedMetadata.labels;
+  delete mergedMetadata.annotations;
   for (const name of ['labels', 'annotations'] as const) {
     const texts = metadata[name] ?? {};
     // Typed clients could not decode the object, nor any list that contains it.
@@ -204,9 +199,9 @@ function merged(
     }
     const errors = jsonEqual(texts, object.metadata[name] ?? {}) ? [] : VALIDATE[name](texts as Texts);
     if (errors.length > 0) throw refuse(`metadata: ${aggregated(errors)}`);
-    if (Object.keys(texts).length > 0) kept[name] = texts as Texts;
+    if (Object.keys(texts).length > 0) mergedMetadata[name] = texts as Texts;
   }
-  return { ...next, metadata: kept };
+  return { ...next, metadata: mergedMetadata };
 }
 
 type Texts = Record<string, string>;

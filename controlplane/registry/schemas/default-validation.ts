@@ -52,10 +52,10 @@ function placed({ type, field, value, detail }: FieldError, path: string): Field
  * integer or a text, as in kube-apiserver.
  */
 function withoutEither(schema: JsonSchema): JsonSchema {
-  const { 'x-kubernetes-int-or-string': _either, properties, additionalProperties, ...rest } = schema;
+  const { 'x-kubernetes-int-or-string': _either, properties, additionalProperties, ...otherKeywords } = schema;
   const items = itemsOf(schema);
   return {
-    ...rest,
+    ...otherKeywords,
     ...(properties === undefined
       ? {}
       : {

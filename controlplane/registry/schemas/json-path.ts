@@ -29,12 +29,12 @@ const OPERATOR = /==|!=|<=|>=|<|>/;
 /** Parses a path. Returns `undefined` if the text is not a path. */
 export function parseJsonPath(text: string): JsonPath | undefined {
   const steps: Step[] = [];
-  let rest = text;
-  while (rest !== '') {
-    const [step, length] = parseStep(rest) ?? [];
+  let remaining = text;
+  while (remaining !== '') {
+    const [step, length] = parseStep(remaining) ?? [];
     if (step === undefined || length === undefined) return undefined;
     steps.push(step);
-    rest = rest.slice(length);
+    remaining = remaining.slice(length);
   }
   return steps;
 }

@@ -58,10 +58,7 @@ const textMember = (description: string | undefined): JsonObject => ({
   ...(description === undefined ? {} : { description }),
 });
 
-/**
- * Returns the schema for both versions of OpenAPI. Each is computed when it is read. A different schema has a different
- * `revision`.
- */
+/** Returns the schema for both versions of OpenAPI, each of which is computed when it is read. */
 export function publishedSchema(
   info: ResourceInfo,
   schema: JsonSchema,

@@ -51,10 +51,7 @@ export interface CompiledRules {
 interface RuleOptions {
   /** Whether the rules apply to a whole object, with kind, version and name. True by default. */
   readonly isResource?: boolean;
-  /**
-   * Present if the schema and the cost of its rules are validated. If it is absent, the rules of a stored definition are only
-   * compiled.
-   */
+  /** Present if the schema and the cost of its rules are validated. */
   readonly judge?: {
     /** Whether the stored definition has the same schema. Its rules then have no cost limit but that of the schema. */
     readonly isKnown: boolean;
@@ -98,10 +95,7 @@ interface At extends Place {
   readonly nested?: boolean;
 }
 
-/**
- * Compiles the rules of a schema and of its parts, and adds their errors to `walk`. Returns `undefined` if there are no rules.
- * Rules are not compiled inside of `allOf` and similar keywords, or if the schema has other errors.
- */
+/** Compiles the rules of a schema and of its parts, and adds their errors to `walk`. */
 function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   const before = walk.errors.length;
   if (walk.judge !== undefined) walk.errors.push(...keywordErrors(schema, at));
@@ -140,7 +134,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   const items =
     inner === undefined ? undefined : enter(inner, 'items', isKeyed ? {} : { uncorrelated: at.uncorrelated ?? path });
   if (walk.judge !== undefined) walk.errors.push(...extensionErrors(schema, path));
-  // Errors of this schema and of its parts come first, because they could cause errors in the rules.
+  // Errors of the schema could cause errors in its rules.
   const skips = at.nested === true || walk.judge?.skipRules === true || walk.errors.length > before;
   const rules = skips ? [] : rulesOf(schema, at, walk);
   if (rules.length === 0 && properties.size === 0 && items === undefined && members === undefined) return undefined;

@@ -168,7 +168,7 @@ function objectType(schema: JsonSchema, { isResource }: ObjectOptions): RuleType
 }
 
 /**
- * Returns a function that returns the maximum number of elements of the value at a path; `undefined` if there is no limit. The
+ * Returns a function that returns the maximum number of elements of the value at a path, or `undefined` if it is unknown. The
  * first element of a path is the name of a variable, which is the value itself.
  */
 export function sizesOf(root: RuleType): SizeAt {

@@ -17,7 +17,7 @@ import { celView } from './rule-values.ts';
 const OBJECT_BUDGET = 10_000_000;
 /** The maximum number of bytes of a message that an expression computes. */
 const MAX_MESSAGE_BYTES = 5 * 1024;
-/** The cost after which rules yield to the event loop. It corresponds to a few milliseconds. */
+/** The cost after which rules yield to the event loop. */
 const PAUSE_COST = 100_000;
 
 /** Ends the evaluation: no further rule is evaluated. */
@@ -98,10 +98,10 @@ function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
     const { items } = node;
     if (items === undefined) return;
     for (const [index, item] of value.entries()) {
-      const was = oldItem(node, item, old, state.oldItems);
+      const oldValue = oldItem(node, item, old, state.oldItems);
       const unchanged =
-        hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
-      yield* visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
+        hasKeys(node) && old !== undefined ? oldValue !== undefined && jsonEqual(item, oldValue) : judged.unchanged;
+      yield* visit(items, { value: item, old: oldValue, path: `${path}[${index}]`, unchanged }, state);
     }
   } else if (isJsonObject(value)) {
     const before = isJsonObject(old) ? old : undefined;
@@ -109,10 +109,10 @@ function* visit(node: RuleNode, judged: Judged, state: Visit): Pausing<void> {
       const property = node.properties.get(name);
       const child = property ?? node.members;
       if (child === undefined || inner === undefined) continue;
-      const was = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
+      const oldValue = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
       const at = property === undefined ? `${path}[${name}]` : memberPath(path, name);
-      const unchanged = old === undefined ? judged.unchanged : was !== undefined && jsonEqual(inner, was);
-      yield* visit(child, { value: inner, old: was, path: at, unchanged }, state);
+      const unchanged = old === undefined ? judged.unchanged : oldValue !== undefined && jsonEqual(inner, oldValue);
+      yield* visit(child, { value: inner, old: oldValue, path: at, unchanged }, state);
     }
   }
 }

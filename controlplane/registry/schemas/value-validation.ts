@@ -69,10 +69,7 @@ const placeOf = (path: string, schema: JsonSchema): Place => ({
   isResource: schema['x-kubernetes-embedded-resource'] === true,
 });
 
-/**
- * Adds the errors of a value and returns how many checks matched, which selects the alternative whose errors are reported. A
- * value of the wrong type is checked by the keywords of its own type as well.
- */
+/** Adds the errors of a value and returns how many checks matched, which selects the alternative whose errors are reported. */
 function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldError[]): number {
   const { path } = at;
   spendSteps(STEPS_PER_VALUE);
@@ -102,7 +99,7 @@ function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldErr
 /** The checks of combinations and of `enum` apply to every value, and the schema counts as a match of its own. */
 const APPLYING_CHECKS = 3;
 
-/** Adds an error, unless it was reported already, for example by another alternative of `anyOf`. */
+/** Adds an error, unless it was reported already, for example by another alternative of `anyOf`, or there are many. */
 function addError(errors: FieldError[], error: FieldError): void {
   if (errors.length > MANY_ERRORS || !errors.some((one) => isSame(one, error))) errors.push(error);
 }
@@ -156,10 +153,7 @@ interface TypeFault {
   readonly found: string;
 }
 
-/**
- * Returns how a value differs from the type of its schema, or `undefined` if it has the type. With a format of a type that is
- * no number, the check of the format judges texts and lists.
- */
+/** Returns how a value differs from the type that its schema requires, or `undefined`. */
 function typeFault(value: JsonValue, schema: JsonSchema): TypeFault | undefined {
   const types =
     schema['x-kubernetes-int-or-string'] === true ? ['integer', 'string'] : schema.type ? [schema.type] : [];
@@ -199,8 +193,8 @@ interface Alternatives {
 }
 
 /**
- * Validates `anyOf` and `oneOf`: a certain number of alternatives must match. If none does, the errors of the first one with
- * the most matches are reported. Returns the matches of that one, or of the first that is valid, or 0 if too many are valid.
+ * Validates a value by `anyOf` or `oneOf`, and returns the matches of the alternative that counts. If none is valid, the errors
+ * of the first one with the most matches are reported.
  */
 function checkAlternatives(
   value: JsonValue,

@@ -185,7 +185,7 @@ function validationErrors(validation: Validation, at: string, { check, ...scope 
 
 function annotationErrors(annotation: AuditAnnotation, at: string, policyName: string, scope: Scope): FieldError[] {
   const { key = '', valueExpression = '' } = annotation;
-  const { check, ...rest } = scope;
+  const { check, ...visibleScope } = scope;
   const errors: FieldError[] = [];
   if (policyName === '') errors.push(invalid(`${at}.key`, key, 'requires metadata.name be non-empty'));
   else {
@@ -197,7 +197,7 @@ function annotationErrors(annotation: AuditAnnotation, at: string, policyName: s
   if (expression === '') errors.push(required(field, 'valueExpression is not specified'));
   else if (Buffer.byteLength(expression) > MAX_AUDIT_EXPRESSION_BYTES)
     errors.push(required(field, `must not exceed ${MAX_AUDIT_EXPRESSION_BYTES} bytes in length`));
-  else errors.push(...expressionErrors(check, field, { place: 'auditAnnotation', expression, ...rest }));
+  else errors.push(...expressionErrors(check, field, { place: 'auditAnnotation', expression, ...visibleScope }));
   return errors;
 }
 
@@ -241,18 +241,19 @@ function mutationErrors(mutation: Mutation, at: string, { check, ...scope }: Sco
   const { patchType = '' } = mutation;
   if (patchType === '') return [required(`${at}.patchType`)];
   if (!PATCH_TYPES.includes(patchType)) return [notSupported(`${at}.patchType`, patchType, PATCH_TYPES)];
-  const [own, other] =
+  const [patchField, other] =
     patchType === 'JSONPatch'
       ? (['jsonPatch', 'applyConfiguration'] as const)
       : (['applyConfiguration', 'jsonPatch'] as const);
   const errors: FieldError[] = [];
-  const patch = mutation[own];
-  if (patch === undefined) errors.push(required(`${at}.${own}`, `must be specified when patchType is ${patchType}`));
+  const patch = mutation[patchField];
+  if (patch === undefined)
+    errors.push(required(`${at}.${patchField}`, `must be specified when patchType is ${patchType}`));
   else {
     const expression = (patch.expression ?? '').trim();
-    const field = `${at}.${own}.expression`;
+    const field = `${at}.${patchField}.expression`;
     if (expression === '') errors.push(required(field));
-    else errors.push(...expressionErrors(check, field, { place: own, expression, ...scope }));
+    else errors.push(...expressionErrors(check, field, { place: patchField, expression, ...scope }));
   }
   if (mutation[other] !== undefined)
     errors.push(invalid(`${at}.${other}`, `{${other}}`, `must not be specified when patchType is ${patchType}`));

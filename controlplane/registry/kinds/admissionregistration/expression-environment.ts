@@ -90,10 +90,7 @@ function typeOf(question: ExpressionQuestion): CelType {
   }
 }
 
-/**
- * Returns why an expression is invalid at its place, `TOO_COMPLEX` if its cost exceeds the limit, or `undefined` if it is
- * valid. Keeps the types of variables by their array, so that each variable of an object is compiled once.
- */
+/** Returns why an expression is invalid at its place, `TOO_COMPLEX` if its cost exceeds the limit, or `undefined`. */
 export const checkExpression: ExpressionChecker = (question) => {
   const { place, expression } = question;
   let type: CelType;

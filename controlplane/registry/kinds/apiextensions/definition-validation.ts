@@ -69,10 +69,7 @@ export function validateDefinitionUpdate(definition: Definition, old: Definition
 /** Validates the spec of a definition. All versions share one budget of time. */
 const validateSpec = (spec: Spec, old: Spec | undefined): FieldError[] => withinBudget(() => specErrors(spec, old));
 
-/**
- * Returns the errors of a spec. `old` is that of the stored definition. Values that it already contains are not checked by
- * rules that were added later.
- */
+/** Returns the errors of a spec. `old` is that of the stored definition. */
 function specErrors(spec: Spec, old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   if (spec.group === '') errors.push(required('spec.group'));

@@ -78,10 +78,7 @@ export const shownSelector = (selector: Wire<V1LabelSelector>): object | null =>
 const isValidSelector = (selector: Wire<V1LabelSelector>): boolean =>
   validateLabelSelector(selector as V1LabelSelector, '').length === 0;
 
-/**
- * Validates that the selector matches the labels of the template. A missing selector matches nothing. An invalid selector was
- * refused before.
- */
+/** Validates that a valid selector matches the labels of the template. A missing selector matches nothing. */
 export function templateMatchErrors(
   selector: Wire<V1LabelSelector> | undefined,
   template: PodTemplate | undefined,
@@ -120,10 +117,7 @@ export function controllerTemplateErrors(template: PodTemplate | undefined, kind
   return [...podTemplateErrors(template, 'spec.template'), ...controllerPolicyErrors(template, kind)];
 }
 
-/**
- * Validates the restart policy and the deadline of a template. The pods of a controller must restart always and must not have
- * a deadline.
- */
+/** Validates that the pods of a template restart always and have no deadline. */
 export function controllerPolicyErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
   const errors: FieldError[] = [];
   const policy = template?.spec?.restartPolicy;

@@ -54,16 +54,16 @@ const UNITS: ReadonlySet<string> = new Set(['ns', 'us', 'µs', 'μs', 'ms', 's',
 /** Returns the error of Go's `time.ParseDuration` for a text, or `undefined` if it is a duration. */
 function durationFault(text: string): string | undefined {
   const quoted = quoteText(text);
-  let rest = text.replace(/^[+-]/, '');
-  if (rest === '0') return undefined;
+  let remaining = text.replace(/^[+-]/, '');
+  if (remaining === '0') return undefined;
   do {
-    const number = /^(?:\d+\.?\d*|\.\d+)/.exec(rest)?.[0];
+    const number = /^(?:\d+\.?\d*|\.\d+)/.exec(remaining)?.[0];
     if (number === undefined) return `time: invalid duration ${quoted}`;
-    const unit = /^[^.\d]*/.exec(rest.slice(number.length))?.[0] ?? '';
+    const unit = /^[^.\d]*/.exec(remaining.slice(number.length))?.[0] ?? '';
     if (unit === '') return `time: missing unit in duration ${quoted}`;
     if (!UNITS.has(unit)) return `time: unknown unit ${quoteText(unit)} in duration ${quoted}`;
-    rest = rest.slice(number.length + unit.length);
-  } while (rest !== '');
+    remaining = remaining.slice(number.length + unit.length);
+  } while (remaining !== '');
   return undefined;
 }
 
@@ -95,13 +95,13 @@ function scheduleFault(text: string): string | undefined {
 
 function rangeFault(term: string, bounds: Bounds): string | undefined {
   const [range = '', step, ...more] = term.split('/');
-  const [low = '', high, ...rest] = range.split('-');
+  const [low = '', high, ...remaining] = range.split('-');
   let from = bounds.low;
   let to = bounds.high;
   if (low !== '*' && low !== '?') {
     const first = numberOf(low, bounds);
     if (typeof first === 'string') return first;
-    if (rest.length > 0) return `too many hyphens: ${term}`;
+    if (remaining.length > 0) return `too many hyphens: ${term}`;
     const last = high === undefined ? (step === undefined ? first : bounds.high) : numberOf(high, bounds);
     if (typeof last === 'string') return last;
     from = first;

@@ -124,28 +124,30 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const errors = maxItems(`${at}.rules`, rules, MAX_RULES);
   const completions = spec.completions ?? 0;
   for (const [index, rule] of rules.entries()) {
-    const own = `${at}.rules[${index}]`;
+    const rulePath = `${at}.rules[${index}]`;
     const { succeededCount, succeededIndexes } = rule;
     if (succeededCount === undefined && succeededIndexes === undefined) {
-      errors.push(required(own, 'at least one of succeededCount or succeededIndexes must be specified'));
+      errors.push(required(rulePath, 'at least one of succeededCount or succeededIndexes must be specified'));
       continue;
     }
     if ((succeededIndexes ?? '').length > MAX_INDEX_CHARACTERS)
-      errors.push(tooLong(`${own}.succeededIndexes`, MAX_INDEX_CHARACTERS));
+      errors.push(tooLong(`${rulePath}.succeededIndexes`, MAX_INDEX_CHARACTERS));
     let total = 0;
     if (succeededIndexes !== undefined) {
       const parsed = countIndexes(succeededIndexes, completions);
       if (typeof parsed === 'string')
-        errors.push(invalid(`${own}.succeededIndexes`, succeededIndexes, `error parsing succeededIndexes: ${parsed}`));
+        errors.push(
+          invalid(`${rulePath}.succeededIndexes`, succeededIndexes, `error parsing succeededIndexes: ${parsed}`),
+        );
       else total = parsed;
     }
     if (succeededCount === undefined) continue;
     if (succeededCount < 0)
-      errors.push(invalid(`${own}.succeededCount`, succeededCount, 'must be greater than or equal to 0'));
+      errors.push(invalid(`${rulePath}.succeededCount`, succeededCount, 'must be greater than or equal to 0'));
     if (succeededCount > completions) {
       errors.push(
         invalid(
-          `${own}.succeededCount`,
+          `${rulePath}.succeededCount`,
           succeededCount,
           `must be less than or equal to ${completions} (the number of specified completions)`,
         ),
@@ -154,7 +156,7 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
     if (succeededIndexes !== undefined && succeededCount > total) {
       errors.push(
         invalid(
-          `${own}.succeededCount`,
+          `${rulePath}.succeededCount`,
           succeededCount,
           `must be less than or equal to ${total} (the number of indexes in the specified succeededIndexes field)`,
         ),

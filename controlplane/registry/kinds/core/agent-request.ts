@@ -28,9 +28,9 @@ interface AgentTls {
 }
 
 /**
- * Returns the TLS settings of a connection to an agent. With CAs, the certificate must be of one of them and have the address.
- * Without CAs, its key must be one that the agent published in its Node object, which other nodes cannot write. Agents
- * that publish none, such as the kubelet, are accepted with any certificate, as by kube-apiserver.
+ * Returns the TLS settings of a connection to an agent. Unless `anyCertificate` is set, the serving certificate must be of one
+ * of the CAs and have the address. Without CAs, its key must be one that the agent published in its Node object, which other
+ * nodes cannot write; if the agent published none, as the kubelet, any certificate is accepted, as by kube-apiserver.
  */
 export function agentTls(
   { cert, key, ca }: AgentCredentials,

@@ -84,10 +84,7 @@ function nodeOf(pod: Pod): string {
   return node;
 }
 
-/**
- * Returns the requested container, or the only one of the pod. Throws a 400 if the pod does not have the requested container,
- * or if none is requested and the pod has none or several.
- */
+/** Returns the requested container, or the only one of the pod. Throws a 400 if there is no such container. */
 function containerOf(pod: Pod, requested: string): string {
   const name = pod.metadata.name ?? '';
   const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');

@@ -31,9 +31,7 @@ interface ServicePortsChange {
   readonly old: Service | undefined;
 }
 
-/**
- * Allocates node ports in the shared object. Each server has one instance, whose writes of the object run one after another.
- */
+/** Allocates node ports in the shared object. */
 export class NodePortRange {
   readonly #options: NodePortRangeOptions;
   /** Runs the writes that change the object, so that those of one server do not compete. */
@@ -112,7 +110,7 @@ export class NodePortRange {
         throw new StorageError('occupied', `node port ${port} is already allocated`);
       bits |= bit;
     }
-    // Two services may have had one port since before an update.
+    // Another stored service may have the same port.
     for (const port of dropped) if (claims.countOf(port) <= 1) bits &= ~bitOf(port, ports);
     const object = { kind: 'RangeAllocation', apiVersion: 'v1', metadata: {}, range, data: dataOf(bits) };
     return { key: RANGE_KEY, value: encodeObject(object), expectedRevision: stored?.revision ?? 0 };

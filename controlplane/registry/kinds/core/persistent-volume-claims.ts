@@ -37,11 +37,7 @@ function isClaimOrSnapshot({ apiGroup, kind }: DataSource): boolean {
   return kind === 'VolumeSnapshot' && group === 'snapshot.storage.k8s.io';
 }
 
-/**
- * Makes `dataSource` and `dataSourceRef` equal. A new reference to another namespace is dropped, because its feature gate is
- * off. Without a reference, a new `dataSource` that is neither a claim nor a snapshot is dropped. Then an absent field gets the
- * value of the other, unless that refers to another namespace.
- */
+/** Makes `dataSource` and `dataSourceRef` equal, and drops what feature gates that are off do not allow. */
 function normalizeSources(spec: ClaimSpec, old: ClaimSpec | undefined): void {
   if ((spec.dataSourceRef?.namespace ?? null) !== null && old?.dataSourceRef === undefined) delete spec.dataSourceRef;
   const isNew = spec.dataSourceRef === undefined && old?.dataSource === undefined && old?.dataSourceRef === undefined;
@@ -101,18 +97,23 @@ function sizeErrors(object: Claim, old: Claim): FieldError[] {
 
 /** Returns whether the class moves from the annotation to the field. */
 function upgradesClass(object: Claim, old: Claim): boolean {
-  const was = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
+  const annotatedBefore = old.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
   const now = object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION];
   const named = object.spec?.storageClassName;
   return (
-    was !== undefined && old.spec?.storageClassName === undefined && named === was && (now === undefined || now === was)
+    annotatedBefore !== undefined &&
+    old.spec?.storageClassName === undefined &&
+    named === annotatedBefore &&
+    (now === undefined || now === annotatedBefore)
   );
 }
 
 function updateErrors(object: Claim, old: Claim): FieldError[] {
   const errors = claimSpecErrors(object.spec ?? {}, 'spec');
-  const [annotated, was] = [object, old].map(({ metadata }) => metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION]);
-  if (annotated !== was && !upgradesClass(object, old))
+  const [annotated, annotatedBefore] = [object, old].map(
+    ({ metadata }) => metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION],
+  );
+  if (annotated !== annotatedBefore && !upgradesClass(object, old))
     errors.push(invalid(`metadata.annotations.${BETA_STORAGE_CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
   if (!equalAs(CLAIM_SPEC, now, before))

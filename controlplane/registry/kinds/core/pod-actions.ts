@@ -1,6 +1,5 @@
 /**
- * Binds a pod to a node. The registry serves the binding as the resource `bindings` and as the subresource `binding` of pods,
- * and the response is a Status. The eviction of pods uses the same functions.
+ * Binds a pod to a node. The registry serves the binding as the resource `bindings` and as the subresource `binding` of pods.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Binding } from '@kubernetes/client-node';

@@ -41,10 +41,7 @@ function normalizeGracePeriod(spec: PodSpec): void {
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0) spec.terminationGracePeriodSeconds = 1;
 }
 
-/**
- * Adds the pod's own values of `matchLabelKeys` and `mismatchLabelKeys` to the selectors. Later changes of the labels do not
- * change the selectors.
- */
+/** Adds the pod's own values of `matchLabelKeys` and `mismatchLabelKeys` to the selectors. */
 function mergeLabelKeys(pod: Pod): void {
   const labels = pod.metadata.labels ?? {};
   const groups = [pod.spec?.affinity?.podAffinity, pod.spec?.affinity?.podAntiAffinity];
@@ -87,7 +84,7 @@ function addRequirements(
 
 /**
  * Copies the AppArmor profile of a deprecated annotation into the field of a container that has none, unless the pod has the
- * same profile. Warns about copied profiles and invalid annotations. Pods for Windows have no profiles.
+ * same profile. Warns about copied profiles and invalid annotations.
  */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   if (pod.metadata.annotations === undefined || pod.spec?.os?.name === 'windows') return;

@@ -1,7 +1,6 @@
 /**
  * Computes the address families of a service: reconciles the singular and plural fields, and fills in families and policy from
- * the request, the stored service and the cluster's families. The allocator calls it before it allocates; validation applies
- * the same rules again.
+ * the request, the stored service and the cluster's families.
  */
 import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';

@@ -1,7 +1,6 @@
 /**
  * Writes the IPAddress objects of services. Each cluster address has one, which is created and removed in the transaction of
- * the service. The strategy of services uses this file, and so does `service-address-repair.ts`, which repairs the changes of
- * other clients.
+ * the service.
  */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { canonicalIp, parseIp } from '../../../../api/meta/ip-addresses.ts';

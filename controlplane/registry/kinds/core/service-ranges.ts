@@ -41,7 +41,7 @@ interface Range {
   readonly cidr: Cidr;
 }
 
-/** Allocates cluster addresses. An address that a running write of this server takes counts as allocated. */
+/** Allocates cluster addresses. */
 export class ServiceRanges {
   readonly #options: ServiceRangesOptions;
   readonly #configured: readonly Range[];
@@ -74,7 +74,7 @@ export class ServiceRanges {
     return undefined;
   }
 
-  /** Allocates the next address. Returns `undefined` if all ranges of the family are full. */
+  /** Allocates an address. Returns `undefined` if all ranges of the family are full. */
   takeNext(family: string): string | undefined {
     for (const { cidr } of this.#usable(family)) {
       const size = assignable(cidr);
@@ -157,10 +157,7 @@ function isUsable({ metadata, status }: ServiceCidr): boolean {
   return (status?.conditions ?? []).find(({ type }) => type === 'Ready')?.status !== 'False';
 }
 
-/**
- * Returns the number of assignable addresses. The network address is not assignable, and neither is the broadcast address of
- * IPv4.
- */
+/** Returns the number of assignable addresses: not the network address, nor the broadcast address of IPv4. */
 function assignable(cidr: Cidr): number {
   const size = cidrSize(cidr) > MAX_ADDRESSES ? MAX_ADDRESSES : cidrSize(cidr);
   return Math.max(0, Number(size) - (cidr.family === 4 ? 2 : 1));

@@ -279,11 +279,7 @@ export function serviceUpdateErrors(service: Service, old: Service): FieldError[
 
 const ONCE = 'may not change once set';
 
-/**
- * Validates a change of the cluster addresses. The first address is immutable. A second one may be added, and removed with the
- * policy `SingleStack`. There is nothing to compare if the service is headless before and after, or if its type is or was
- * `ExternalName`.
- */
+/** Validates a change of the cluster addresses. The first one is immutable, except for services without addresses. */
 function addressChangeErrors(spec: ServiceSpec, old: ServiceSpec): FieldError[] {
   if (spec.type === 'ExternalName' || old.type === 'ExternalName') return [];
   if (isHeadless(spec) && isHeadless(old)) return [];

@@ -1,7 +1,7 @@
 /**
  * Defines the flow schemas and priority levels that every cluster has. The specs of the mandatory ones are immutable, except
  * for `spec.exempt` of the level `exempt`. The suggested ones are restored, unless their annotation
- * `apf.kubernetes.io/autoupdate-spec` shows that clients maintain them. Validation and the bootstrap read this file.
+ * `apf.kubernetes.io/autoupdate-spec` shows that clients maintain them.
  */
 import type { FlowSchemaSpec, PriorityLevelSpec } from './flowcontrol-types.ts';
 import {

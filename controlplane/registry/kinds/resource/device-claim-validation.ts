@@ -64,13 +64,15 @@ export function deviceClaimErrors(check: ExpressionChecker, claim: DeviceClaim, 
   const names = namesOf(claim);
   return [
     ...setErrors(`${at}.requests`, claim.requests ?? [], MAX_REQUESTS, {
-      item: (request, own) => requestErrors(check, request, own),
+      item: (request, itemPath) => requestErrors(check, request, itemPath),
       key: ({ name = '' }) => name,
     }),
-    ...listErrors(`${at}.constraints`, claim.constraints ?? [], MAX_CONSTRAINTS, (constraint, own) =>
-      constraintErrors(constraint, own, names),
+    ...listErrors(`${at}.constraints`, claim.constraints ?? [], MAX_CONSTRAINTS, (constraint, itemPath) =>
+      constraintErrors(constraint, itemPath, names),
     ),
-    ...listErrors(`${at}.config`, claim.config ?? [], MAX_CONFIGS, (config, own) => configErrors(config, own, names)),
+    ...listErrors(`${at}.config`, claim.config ?? [], MAX_CONFIGS, (config, itemPath) =>
+      configErrors(config, itemPath, names),
+    ),
   ];
 }
 
@@ -85,7 +87,10 @@ function requestErrors(check: ExpressionChecker, request: DeviceRequest, at: str
   else {
     errors.push(
       ...setErrors(`${at}.firstAvailable`, firstAvailable, MAX_SUBREQUESTS, {
-        item: (sub, own) => [...labelErrors(`${own}.name`, sub.name ?? ''), ...deviceErrors(check, sub, own)],
+        item: (sub, itemPath) => [
+          ...labelErrors(`${itemPath}.name`, sub.name ?? ''),
+          ...deviceErrors(check, sub, itemPath),
+        ],
         key: (sub) => sub.name ?? '',
       }),
     );
@@ -125,7 +130,7 @@ function requestReferenceErrors(name: string, at: string, names: RequestNames): 
 
 function referencesErrors(requests: readonly string[], at: string, names: RequestNames): FieldError[] {
   return setErrors(`${at}.requests`, requests, MAX_REQUESTS, {
-    item: (name, own) => requestReferenceErrors(name, own, names),
+    item: (name, itemPath) => requestReferenceErrors(name, itemPath, names),
     key: (name) => name,
   });
 }
@@ -178,7 +183,7 @@ export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): Fi
   return errors;
 }
 
-/** Removes the status of devices that the claim had and has no more. Components that deallocate may not know of it. */
+/** Removes the status of devices that the claim had and has no more. */
 export function dropDeallocatedDevices(object: ResourceClaim, old: ResourceClaim): void {
   const { status } = object;
   if (status?.devices === undefined) return;
@@ -224,23 +229,28 @@ function reservationErrors(object: ResourceClaim, old: ResourceClaim): FieldErro
 function allocationErrors(allocation: Allocation, at: string, names: RequestNames): FieldError[] {
   const { results = [], config = [] } = allocation.devices ?? {};
   const errors = [
-    ...listErrors(`${at}.devices.results`, results, MAX_RESULTS, (result, own) => [
-      ...requestReferenceErrors(result.request ?? '', `${own}.request`, names),
-      ...driverErrors(`${own}.driver`, result.driver ?? ''),
-      ...poolErrors(`${own}.pool`, result.pool ?? ''),
-      ...labelErrors(`${own}.device`, result.device ?? ''),
-      ...bindingConditionErrors(result, own),
-      ...(result.shareID === undefined ? [] : uidErrors(`${own}.shareID`, result.shareID)),
+    ...listErrors(`${at}.devices.results`, results, MAX_RESULTS, (result, itemPath) => [
+      ...requestReferenceErrors(result.request ?? '', `${itemPath}.request`, names),
+      ...driverErrors(`${itemPath}.driver`, result.driver ?? ''),
+      ...poolErrors(`${itemPath}.pool`, result.pool ?? ''),
+      ...labelErrors(`${itemPath}.device`, result.device ?? ''),
+      ...bindingConditionErrors(result, itemPath),
+      ...(result.shareID === undefined ? [] : uidErrors(`${itemPath}.shareID`, result.shareID)),
     ]),
-    ...listErrors(`${at}.devices.config`, config, 2 * MAX_CONFIGS, ({ source = '', requests = [], opaque }, own) => [
-      ...(source === ''
-        ? [required(`${own}.source`)]
-        : CONFIG_SOURCES.includes(source)
-          ? []
-          : [notSupported(`${own}.source`, source, CONFIG_SOURCES)]),
-      ...referencesErrors(requests, own, names),
-      ...opaqueErrors(opaque, own),
-    ]),
+    ...listErrors(
+      `${at}.devices.config`,
+      config,
+      2 * MAX_CONFIGS,
+      ({ source = '', requests = [], opaque }, itemPath) => [
+        ...(source === ''
+          ? [required(`${itemPath}.source`)]
+          : CONFIG_SOURCES.includes(source)
+            ? []
+            : [notSupported(`${itemPath}.source`, source, CONFIG_SOURCES)]),
+        ...referencesErrors(requests, itemPath, names),
+        ...opaqueErrors(opaque, itemPath),
+      ],
+    ),
   ];
   if (allocation.nodeSelector !== undefined)
     errors.push(...nodeSelectorErrors(allocation.nodeSelector as V1NodeSelector, `${at}.nodeSelector`));
@@ -277,11 +287,11 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
   errors.push(...conditionErrors(conditions as readonly CommonCondition[], `${at}.conditions`));
   if (data !== undefined) errors.push(...rawObjectErrors(`${at}.data`, data, MAX_STATUS_DATA_BYTES));
   if (networkData !== undefined) {
-    const own = `${at}.networkData`;
+    const networkField = `${at}.networkData`;
     errors.push(
-      ...maxBytes(`${own}.interfaceName`, networkData.interfaceName, MAX_INTERFACE_BYTES),
-      ...maxBytes(`${own}.hardwareAddress`, networkData.hardwareAddress, MAX_HARDWARE_BYTES),
-      ...setErrors(`${own}.ips`, networkData.ips ?? [], MAX_IPS, {
+      ...maxBytes(`${networkField}.interfaceName`, networkData.interfaceName, MAX_INTERFACE_BYTES),
+      ...maxBytes(`${networkField}.hardwareAddress`, networkData.hardwareAddress, MAX_HARDWARE_BYTES),
+      ...setErrors(`${networkField}.ips`, networkData.ips ?? [], MAX_IPS, {
         item: (address, field) => interfaceAddressErrors(field, address),
         key: (address) => address,
       }),

@@ -125,9 +125,9 @@ export function selectorErrors(check: ExpressionChecker, field: string, selector
   return listErrors(field, selectors, MAX_SELECTORS, ({ cel }, at) => {
     if (cel === undefined) return [required(`${at}.cel`)];
     const { expression = '' } = cel;
-    const own = `${at}.cel.expression`;
-    if (Buffer.byteLength(expression) > MAX_EXPRESSION_BYTES) return [tooLong(own, MAX_EXPRESSION_BYTES)];
-    return expressionErrors(check, own, { place: 'deviceSelector', expression, authorizer: false });
+    const expressionField = `${at}.cel.expression`;
+    if (Buffer.byteLength(expression) > MAX_EXPRESSION_BYTES) return [tooLong(expressionField, MAX_EXPRESSION_BYTES)];
+    return expressionErrors(check, expressionField, { place: 'deviceSelector', expression, authorizer: false });
   });
 }
 

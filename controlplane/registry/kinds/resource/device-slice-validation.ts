@@ -142,19 +142,20 @@ function deviceErrors(device: Device, old: Device | undefined, at: string, perDe
     errors.push(invalid(at, properties, text));
   }
   for (const key of Object.keys(attributes).sort()) {
-    const own = entryPath(`${at}.attributes`, key, MAX_PROPERTY_NAME);
-    errors.push(...qualifiedErrors(`${at}.attributes`, key), ...attributeErrors(attributes[key] ?? {}, own));
+    const itemPath = entryPath(`${at}.attributes`, key, MAX_PROPERTY_NAME);
+    errors.push(...qualifiedErrors(`${at}.attributes`, key), ...attributeErrors(attributes[key] ?? {}, itemPath));
   }
   const shared = device.allowMultipleAllocations === true;
   for (const key of Object.keys(capacity).sort()) {
-    const own = entryPath(`${at}.capacity`, key, MAX_PROPERTY_NAME);
-    errors.push(...qualifiedErrors(`${at}.capacity`, key), ...capacityErrors(capacity[key] ?? {}, own, shared));
+    const itemPath = entryPath(`${at}.capacity`, key, MAX_PROPERTY_NAME);
+    errors.push(...qualifiedErrors(`${at}.capacity`, key), ...capacityErrors(capacity[key] ?? {}, itemPath, shared));
   }
   if (old === undefined || !semanticEqual(old.taints, device.taints))
-    errors.push(...listErrors(`${at}.taints`, taints, MAX_TAINTS, (taint, own) => taintErrors(taint, own)));
+    errors.push(...listErrors(`${at}.taints`, taints, MAX_TAINTS, (taint, itemPath) => taintErrors(taint, itemPath)));
   errors.push(
     ...setErrors(`${at}.consumesCounters`, consumesCounters, MAX_CONSUMPTIONS, {
-      item: ({ counterSet = '', counters = {} }, own) => counterErrors(counterSet, counters, own, 'counterSet'),
+      item: ({ counterSet = '', counters = {} }, itemPath) =>
+        counterErrors(counterSet, counters, itemPath, 'counterSet'),
       key: ({ counterSet = '' }) => counterSet,
     }),
     ...devicePlacementErrors(device, at, perDevice),
