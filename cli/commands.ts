@@ -1,5 +1,5 @@
 /** Lists every command, with the line that `orchlet --help` shows. */
-import type { CommandRow } from './command.ts';
+import type { CommandRow } from './command-line/command.ts';
 
 /** The rows in the order of `--help`. */
 export const commands: readonly CommandRow[] = [

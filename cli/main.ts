@@ -1,11 +1,11 @@
 /** The `orchlet` program: runs the command line of this process. */
 import { enableCompileCache } from 'node:module';
 import { keepAlive, systemClock } from '../api/machinery/clock.ts';
-import { processIo } from './io.ts';
-import { exitUnexpectedly, installLastResort } from './last-resort.ts';
+import { processIo } from './command-line/io.ts';
+import { exitUnexpectedly, installLastResort } from './process/last-resort.ts';
 import { run } from './run.ts';
-import { resolveSourcesDirectly } from './source-resolution.ts';
-import { takeServiceVariables } from './systemd-notify.ts';
+import { resolveSourcesDirectly } from './process/source-resolution.ts';
+import { takeServiceVariables } from './process/systemd-notify.ts';
 
 enableCompileCache();
 resolveSourcesDirectly();

@@ -8,11 +8,11 @@ import { printable, quoteText } from '../api/meta/quote.ts';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
 import { isPlain } from '../api/component/plain-error.ts';
 import { StatusError } from '../api/meta/status-error.ts';
-import { type Command, CommandError, type CommandRow } from './command.ts';
+import { type Command, CommandError, type CommandRow } from './command-line/command.ts';
 import { commands } from './commands.ts';
-import { reachingProgram } from './hidden-directory.ts';
-import type { CommandIo } from './io.ts';
-import { HiddenDirectoryError } from './owner-rights.ts';
+import { reachingProgram } from './host/hidden-directory.ts';
+import type { CommandIo } from './command-line/io.ts';
+import { HiddenDirectoryError } from './host/owner-rights.ts';
 
 const HELP_WIDTH = 80;
 

@@ -14,7 +14,7 @@ import type { Resource } from '../api/client/client.ts';
 import { deployments, nodes, pods, services } from '../api/client/resources.ts';
 import { errorMessage } from '../api/meta/error-message.ts';
 import type { KubeObject } from '../api/meta/object.ts';
-import { runningProcess } from '../cli/processes.ts';
+import { runningProcess } from '../cli/host/processes.ts';
 import { STORAGE_FILE } from '../controlplane/storage/backup/backup.ts';
 import { ensureImages, findRuntime, type FoundRuntime } from './container-runtime.ts';
 

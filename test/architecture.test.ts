@@ -59,6 +59,7 @@ test('the tables of docs/architecture.md list the districts from the highest to 
     ['`api/`', 'api'],
     ['agent', 'agent'],
     ['control plane', 'controlplane'],
+    ['`cli/`', 'cli'],
   ] as const) {
     const [rows = ''] = page.split(`| ${heading}, from the top | owns |\n| --- | --- |\n`)[1]?.split('\n\n') ?? [];
     const cells = rows.split('\n').map((row) => row.split('|')[1] ?? '');
@@ -367,7 +368,7 @@ test('connections are opened by the dialer, and by the few files that are named 
 /** A URL that is resolved against a base can leave it: `//host`, `..` and backslashes in the text change host and path. */
 const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
   ['api/http/dialer.ts', 'a redirect is relative to the page; the rules of the purpose decide whether it is followed'],
-  ['cli/source-resolution.ts', 'an import of a source names a file relative to that of the importing source'],
+  ['cli/process/source-resolution.ts', 'an import of a source names a file relative to that of the importing source'],
 ]);
 
 const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,\s*[^\s)][^)\n]*/g;
@@ -626,7 +627,7 @@ const RENAMING = new Map([
   ],
   ['cli/backup/file.ts', 'the name is that of a scratch file'],
   ['cli/commands/backup.ts', 'the name is that of a scratch file'],
-  ['cli/exchange-data.ts', 'it syncs the folders once for many names, behind the mark of an unfinished restore'],
+  ['cli/host/exchange-data.ts', 'it syncs the folders once for many names, behind the mark of an unfinished restore'],
   ['controlplane/server/audit/log-sink.ts', 'a log whose rotation is lost is rotated again'],
 ]);
 

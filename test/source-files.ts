@@ -92,6 +92,7 @@ export const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'standby',
     'start',
   ],
+  cli: ['command-line', 'process', 'host', 's3', 'backup', 'cluster', 'reset', 'doctor', 'commands'],
 };
 
 /** Returns the room of a path such as `agent/pods/housekeeping.ts`, or `undefined` for a file at the root of a side. */

@@ -14,7 +14,7 @@ import {
 } from '../../controlplane/storage/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { readBackupArchive, writeBackupArchive } from './archive.ts';
-import { CommandError } from '../command.ts';
+import { CommandError } from '../command-line/command.ts';
 
 const METADATA_FILE = 'backup.json';
 const FORMAT = 1;

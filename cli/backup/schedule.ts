@@ -12,7 +12,7 @@ import { formatTime, systemClock, type Clock } from '../../api/machinery/clock.t
 import { BACKUP_PREFIX, type BackupPlace, directoryPlace, s3Place } from './place.ts';
 import { removeBackupLeftovers } from './scratch.ts';
 import { UsageError } from '../../api/component/flags.ts';
-import { ownProgram } from '../own-program.ts';
+import { ownProgram } from '../command-line/own-program.ts';
 import { isS3, type S3Flags } from '../s3/settings.ts';
 
 interface BackupScheduleOptions {

@@ -7,7 +7,7 @@
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { isOrchlet } from '../processes.ts';
+import { isOrchlet } from '../host/processes.ts';
 
 const OWN = /^work-(\d+)-/;
 /** Copies that the control plane wrote, and directories of earlier versions. */

@@ -6,15 +6,15 @@ import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { announceAgent } from '../agent-process.ts';
-import type { Command } from '../command.ts';
-import { logLastResortTo } from '../last-resort.ts';
-import { optimizeRarely } from '../optimize-rarely.ts';
-import { refuseForeign } from '../owner-rights.ts';
-import { settleMemory } from '../settle-memory.ts';
-import { notifyReady, notifyStopping } from '../systemd-notify.ts';
-import { onShutdown } from '../shutdown.ts';
-import { inOneLine } from '../start-failure.ts';
+import { announceAgent } from '../host/agent-process.ts';
+import type { Command } from '../command-line/command.ts';
+import { logLastResortTo } from '../process/last-resort.ts';
+import { optimizeRarely } from '../process/optimize-rarely.ts';
+import { refuseForeign } from '../host/owner-rights.ts';
+import { settleMemory } from '../process/settle-memory.ts';
+import { notifyReady, notifyStopping } from '../process/systemd-notify.ts';
+import { onShutdown } from '../process/shutdown.ts';
+import { inOneLine } from '../process/start-failure.ts';
 
 export const agent: Command = {
   description:

@@ -8,9 +8,9 @@ import type { CertificateSigningRequest } from '../../api/kinds/kinds.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
 import { certificateSigningRequests, endpoints, nodes, services } from '../../api/client/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { type Command, CommandError } from '../command.ts';
-import { apiServerNames, servingFault, type ServingNames } from '../serving-requests.ts';
-import { accessFlags, withCluster } from '../cluster-access.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { apiServerNames, servingFault, type ServingNames } from '../cluster/serving-requests.ts';
+import { accessFlags, withCluster } from '../cluster/cluster-access.ts';
 import { NODE_SERVING_SIGNER } from '../../api/pki/signer-names.ts';
 
 interface Request {

@@ -15,12 +15,12 @@ import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { ensurePki } from '../../controlplane/security/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/start/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
-import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
-import type { CommandIo } from '../io.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
-import { runningProcess } from '../processes.ts';
-import { formatTable } from '../table.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { dataDirectoryFlag } from '../host/data-directory.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
+import { runningProcess } from '../host/processes.ts';
+import { formatTable } from '../command-line/table.ts';
 
 const DAY_MS = 86_400_000;
 

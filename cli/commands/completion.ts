@@ -1,6 +1,6 @@
 /** `orchlet completion bash|zsh|fish` prints scripts that are generated from the command table and the flag tables. */
 import { type AnyFlag, shownChoices } from '../../api/component/flags.ts';
-import type { Command, CommandRow } from '../command.ts';
+import type { Command, CommandRow } from '../command-line/command.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 

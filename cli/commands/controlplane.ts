@@ -3,7 +3,7 @@
  */
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { prepareStart } from '../../controlplane/start/preparation.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command-line/command.ts';
 
 export const controlplane: Command = {
   description:
@@ -17,7 +17,7 @@ export const controlplane: Command = {
     const flags = parsed.values as unknown as ControlPlaneFlags;
     // What a start waits for begins before the other modules are loaded.
     const preparation = prepareStart(flags);
-    const { runControlPlane } = await import('../run-controlplane.ts');
+    const { runControlPlane } = await import('../cluster/run-controlplane.ts');
     return await runControlPlane(flags, preparation);
   },
 };

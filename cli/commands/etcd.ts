@@ -14,10 +14,10 @@ import {
   removalProblem,
   withMembers,
 } from '../../controlplane/storage/etcd-member/etcd-membership.ts';
-import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
-import { type OwnEtcd, removeMember, requireOwnEtcd } from '../embedded-etcd.ts';
-import { formatTable } from '../table.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { dataDirectoryFlag } from '../host/data-directory.ts';
+import { type OwnEtcd, removeMember, requireOwnEtcd } from '../cluster/embedded-etcd.ts';
+import { formatTable } from '../command-line/table.ts';
 
 const flags = { dataDir: dataDirectoryFlag('Host') } as const;
 const HEADER = ['ID', 'NAME', 'PEERS', 'VOTES', 'STATE', 'DATABASE', 'VERSION'];

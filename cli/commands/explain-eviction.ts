@@ -8,10 +8,10 @@ import { SIGNALS } from '../../agent/resources/eviction/thresholds.ts';
 import { hostName } from '../../agent/host/host-facts.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';
-import { accessFlags, withCluster } from '../cluster-access.ts';
-import { type Command, CommandError } from '../command.ts';
-import type { CommandIo } from '../io.ts';
-import { formatTable } from '../table.ts';
+import { accessFlags, withCluster } from '../cluster/cluster-access.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { formatTable } from '../command-line/table.ts';
 
 const flags = {
   ...accessFlags,

@@ -7,10 +7,10 @@ import { selectRuntime } from '../../agent/runtime/select-runtime.ts';
 import { flag } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { agentDirectory } from '../agent-process.ts';
-import { type Command, CommandError } from '../command.ts';
-import { refuseForeign } from '../owner-rights.ts';
-import { inOneLine } from '../start-failure.ts';
+import { agentDirectory } from '../host/agent-process.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { refuseForeign } from '../host/owner-rights.ts';
+import { inOneLine } from '../process/start-failure.ts';
 
 const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint } = agentFlags;
 const rootDir = flag({

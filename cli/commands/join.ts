@@ -19,12 +19,12 @@ import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { configMaps } from '../../api/client/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { certificateKeyHash } from '../../api/pki/public-key-hash.ts';
-import { type BootstrapToken, parseBootstrapToken } from '../bootstrap-token.ts';
-import { type Command, CommandError } from '../command.ts';
-import { checkBundle, isBundleKey, writeBundle } from '../control-plane-bundle.ts';
-import { type BundlePlace, fetchBundle } from '../published-bundle.ts';
-import type { CommandIo } from '../io.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
+import { type BootstrapToken, parseBootstrapToken } from '../cluster/bootstrap-token.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { checkBundle, isBundleKey, writeBundle } from '../cluster/control-plane-bundle.ts';
+import { type BundlePlace, fetchBundle } from '../cluster/published-bundle.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
 import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 
 const UNIT = 'orchlet-agent.service';

@@ -5,14 +5,14 @@ import { dirname, join, resolve } from 'node:path';
 import { flag, UsageError } from '../../api/component/flags.ts';
 import { leapAhead, STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { contentsInEtcd, type EtcdLayout } from '../../controlplane/storage/etcd/transfer.ts';
-import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
-import { countRevisions, etcdFlags, withEtcd } from '../etcd-access.ts';
-import { assertSame, databaseFromEtcd, databaseToEtcd } from '../etcd-copy.ts';
-import { exchangeData } from '../exchange-data.ts';
-import type { CommandIo } from '../io.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
-import { runningProcess } from '../processes.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { dataDirectoryFlag } from '../host/data-directory.ts';
+import { countRevisions, etcdFlags, withEtcd } from '../cluster/etcd-access.ts';
+import { assertSame, databaseFromEtcd, databaseToEtcd } from '../cluster/etcd-copy.ts';
+import { exchangeData } from '../host/exchange-data.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
+import { runningProcess } from '../host/processes.ts';
 
 const STORAGES = ['sqlite', 'etcd'];
 

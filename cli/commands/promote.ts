@@ -13,11 +13,11 @@ import { readRole, type Role, writeRole } from '../../controlplane/standby/role.
 import type { StandbyReport } from '../../controlplane/standby/standby.ts';
 import { LogCopy } from '../../controlplane/storage/sqlite/log-copy.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
-import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag } from '../data-directory.ts';
-import type { CommandIo } from '../io.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
-import { runningProcess } from '../processes.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { dataDirectoryFlag } from '../host/data-directory.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
+import { runningProcess } from '../host/processes.ts';
 
 const dataDir = dataDirectoryFlag('Host');
 

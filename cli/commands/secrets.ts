@@ -1,8 +1,8 @@
 /** `orchlet secrets reencrypt` rewrites encrypted objects with the first provider of the configuration. */
 import { json } from 'node:stream/consumers';
 import { flag } from '../../api/component/flags.ts';
-import { type Command, CommandError } from '../command.ts';
-import { accessFlags, withCluster } from '../cluster-access.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { accessFlags, withCluster } from '../cluster/cluster-access.ts';
 import { REENCRYPT_PATH } from '../../controlplane/server/endpoints/reencrypt-endpoint.ts';
 
 const quiet = flag({

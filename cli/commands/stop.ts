@@ -5,12 +5,12 @@ import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { etcdPaths } from '../../controlplane/storage/etcd-member/etcd-files.ts';
 import { dataDirectoryOfUnit, ETCD_UNIT, hostUnits } from '../../controlplane/storage/etcd-member/etcd-unit.ts';
-import { AGENT_PID_FILE, chosenAgentDirectory } from '../agent-process.ts';
-import { type Command, CommandError } from '../command.ts';
-import { dataDirectoryFlag, rootDirectoryFlag } from '../data-directory.ts';
-import { runningProcess } from '../processes.ts';
-import { endPods, endProcess, stopUnit } from '../stop-processes.ts';
-import { restartingUnits } from '../systemd-units.ts';
+import { AGENT_PID_FILE, chosenAgentDirectory } from '../host/agent-process.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { dataDirectoryFlag, rootDirectoryFlag } from '../host/data-directory.ts';
+import { runningProcess } from '../host/processes.ts';
+import { endPods, endProcess, stopUnit } from '../host/stop-processes.ts';
+import { restartingUnits } from '../host/systemd-units.ts';
 
 const flags = {
   pods: flag({

@@ -15,14 +15,14 @@ import {
   secretNameOf,
   TOKEN_NAMESPACE,
   tokenSecret,
-} from '../bootstrap-token.ts';
-import { accessFlags, withCluster } from '../cluster-access.ts';
-import { embeddedEtcdOf } from '../embedded-etcd.ts';
-import { bundleFlags, type BundleValues, publishBundle } from '../published-bundle.ts';
-import { MAX_LIFE_MS, readBundle } from '../control-plane-bundle.ts';
-import { type Command, CommandError } from '../command.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
-import { formatTable } from '../table.ts';
+} from '../cluster/bootstrap-token.ts';
+import { accessFlags, withCluster } from '../cluster/cluster-access.ts';
+import { embeddedEtcdOf } from '../cluster/embedded-etcd.ts';
+import { bundleFlags, type BundleValues, publishBundle } from '../cluster/published-bundle.ts';
+import { MAX_LIFE_MS, readBundle } from '../cluster/control-plane-bundle.ts';
+import { type Command, CommandError } from '../command-line/command.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
+import { formatTable } from '../command-line/table.ts';
 import { BOOTSTRAP_TOKEN_TYPE } from '../../controlplane/security/authentication/bootstrap-token.ts';
 import { CLUSTER_INFO, PUBLIC_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 

@@ -3,7 +3,7 @@ import { stringifyJson } from '../../api/codec/json.ts';
 import about from '../../package.json' with { type: 'json' };
 import { flag } from '../../api/component/flags.ts';
 import { API_VERSION } from '../../controlplane/start/api-server.ts';
-import type { Command } from '../command.ts';
+import type { Command } from '../command-line/command.ts';
 
 const flags = {
   output: flag({

@@ -6,9 +6,9 @@ import { readHostRecord } from '../../agent/host/host-record.ts';
 import type { Node, Pod, Service } from '../../api/kinds/kinds.ts';
 import { nodes, pods, services } from '../../api/client/resources.ts';
 import { isForbidden, isNotFound, tolerate } from '../../api/meta/status-error.ts';
-import { type Cluster, withKubeconfig, withOwnKubeconfig } from '../cluster-access.ts';
-import type { CommandIo } from '../io.ts';
-import { refuseForeign } from '../owner-rights.ts';
+import { type Cluster, withKubeconfig, withOwnKubeconfig } from '../cluster/cluster-access.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { refuseForeign } from '../host/owner-rights.ts';
 import type { ClusterFacts, ClusterNodeFacts } from './network-checks.ts';
 import { SYSTEM_NAMESPACE } from '../../api/meta/system-namespaces.ts';
 

@@ -11,11 +11,11 @@ import { moveFile } from '../../api/machinery/replace-file.ts';
 import { BACKED_UP, STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
 import { salvage, type Salvage, writeSalvaged } from '../../controlplane/storage/sqlite/salvage.ts';
 import { verifyArchive, writeArchive } from '../backup/file.ts';
-import { CommandError } from '../command.ts';
-import type { CommandIo } from '../io.ts';
-import { withRightsOfOwner } from '../owner-rights.ts';
-import { runningProcess } from '../processes.ts';
-import { largeStep, step } from '../progress.ts';
+import { CommandError } from '../command-line/command.ts';
+import type { CommandIo } from '../command-line/io.ts';
+import { withRightsOfOwner } from '../host/owner-rights.ts';
+import { runningProcess } from '../host/processes.ts';
+import { largeStep, step } from '../command-line/progress.ts';
 
 /** Keys, certificates and kubeconfigs are much smaller. */
 const MAX_FILE_BYTES = 16 << 20;

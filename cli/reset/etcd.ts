@@ -10,7 +10,7 @@ import {
   removeEtcdUnit,
 } from '../../controlplane/storage/etcd-member/etcd-unit.ts';
 import { isEtcdOf, stopEtcdProcess } from '../../controlplane/storage/etcd-member/left-behind-etcd.ts';
-import { runningProcess } from '../processes.ts';
+import { runningProcess } from '../host/processes.ts';
 import type { ResetStep } from './target.ts';
 
 /** Belongs after the processes: a control plane starts its etcd again. */

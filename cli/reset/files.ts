@@ -11,7 +11,7 @@ import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import { hostMounter } from '../../agent/volumes/mounter.ts';
 import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
-import { AGENT_PID_FILE, RECORD_DIRECTORY } from '../agent-process.ts';
+import { AGENT_PID_FILE, RECORD_DIRECTORY } from '../host/agent-process.ts';
 import { namesIn, type ResetStep, type ResetTarget } from './target.ts';
 
 const POD_LOGS = '/var/log/pods';

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import { systemdHost } from '../../api/component/systemd.ts';
 import { STORAGE_FILE } from '../../controlplane/storage/backup/backup.ts';
-import { AGENT_PID_FILE } from '../agent-process.ts';
-import { isOrchlet, runningProcess } from '../processes.ts';
-import { endPods, endProcess } from '../stop-processes.ts';
-import { UNITS } from '../systemd-units.ts';
+import { AGENT_PID_FILE } from '../host/agent-process.ts';
+import { isOrchlet, runningProcess } from '../host/processes.ts';
+import { endPods, endProcess } from '../host/stop-processes.ts';
+import { UNITS } from '../host/systemd-units.ts';
 import type { ResetStep, ResetTarget } from './target.ts';
 
 /** How long a killed process may take to disappear. */

@@ -6,8 +6,8 @@ import { HOST_RECORD_FILE, type HostRecord, readHostRecord } from '../../agent/h
 import { instanceOf } from '../../agent/runtime/instance.ts';
 import type { Leftover } from '../../agent/runtime/leftovers.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { CommandError } from '../command.ts';
-import { refuseForeign } from '../owner-rights.ts';
+import { CommandError } from '../command-line/command.ts';
+import { refuseForeign } from '../host/owner-rights.ts';
 
 /** What the steps read. It is computed once, before anything is removed. */
 export interface ResetTarget {

@@ -7,7 +7,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { Transform, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { CommandError } from '../command.ts';
+import { CommandError } from '../command-line/command.ts';
 import { elementOf, elementsOf, S3Error, S3Exchange, type S3Times } from './exchange.ts';
 import type { S3Settings } from './settings.ts';
 

@@ -8,7 +8,7 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { request as requestHttp } from '../../api/http/node-http.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';
-import { CommandError } from '../command.ts';
+import { CommandError } from '../command-line/command.ts';
 import type { S3Settings } from './settings.ts';
 import { encodePath, encodeQuery, signedHeaders } from './signature.ts';
 

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { trimEnd } from '../../api/component/trim.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { UsageError } from '../../api/component/flags.ts';
-import { CommandError } from '../command.ts';
+import { CommandError } from '../command-line/command.ts';
 import type { S3Credentials } from './signature.ts';
 
 /** The flags of S3. The environment, or else a default, takes the place of an empty value. */

@@ -3,8 +3,8 @@
  * kubeconfig, the root directory of the agent, and the process id of a pod, because hosts in namespaces share /proc. Prints the
  * findings as JSON.
  */
-import { processIo } from '../../cli/io.ts';
-import { withKubeconfig } from '../../cli/cluster-access.ts';
+import { processIo } from '../../cli/command-line/io.ts';
+import { withKubeconfig } from '../../cli/cluster/cluster-access.ts';
 import { readClusterFacts } from '../../cli/doctor/cluster-facts.ts';
 import { apiServerFinding, checkNetwork } from '../../cli/doctor/network-checks.ts';
 import { hostProbes } from '../../cli/doctor/network-probes.ts';

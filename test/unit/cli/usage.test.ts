@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { commands } from '../../../cli/commands.ts';
-import type { Command } from '../../../cli/command.ts';
+import type { Command } from '../../../cli/command-line/command.ts';
 import { orchlet } from './command-run.ts';
 
 type Row = Command & { readonly name: string };

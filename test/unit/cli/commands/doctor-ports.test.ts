@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { AGENT_PID_FILE } from '../../../../cli/agent-process.ts';
+import { AGENT_PID_FILE } from '../../../../cli/host/agent-process.ts';
 import type { Finding } from '../../../../cli/doctor/host-checks.ts';
 import { orchlet } from '../command-run.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';

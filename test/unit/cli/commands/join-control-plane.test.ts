@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import { configMaps, secrets } from '../../../../api/client/resources.ts';
 import { isNotFound, tolerate } from '../../../../api/meta/status-error.ts';
 import { certificateKeyHash } from '../../../../api/pki/public-key-hash.ts';
-import { openBundle, sealBundle } from '../../../../cli/control-plane-bundle.ts';
+import { openBundle, sealBundle } from '../../../../cli/cluster/control-plane-bundle.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
 import { orchlet, type Ran } from '../command-run.ts';

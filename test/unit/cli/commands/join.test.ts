@@ -9,8 +9,8 @@ import { loadKubeconfig, serverAccess } from '../../../../api/client/kubeconfig.
 import { configMaps, nodes, secrets } from '../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { certificateKeyHash } from '../../../../api/pki/public-key-hash.ts';
-import { admitOwnNode } from '../../../../cli/own-node.ts';
-import { openNode } from '../../../../cli/stop-own-node.ts';
+import { admitOwnNode } from '../../../../cli/cluster/own-node.ts';
+import { openNode } from '../../../../cli/cluster/stop-own-node.ts';
 import { type ControlPlane, startControlPlane } from '../../../../controlplane/main.ts';
 import { until } from '../../../until.ts';
 import { orchlet, type Ran } from '../command-run.ts';

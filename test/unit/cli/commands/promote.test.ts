@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { controlplane } from '../../../../cli/commands/controlplane.ts';
 import { up } from '../../../../cli/commands/up.ts';
-import { standBy } from '../../../../cli/stand-by.ts';
+import { standBy } from '../../../../cli/cluster/stand-by.ts';
 import { REVISION_LEAP } from '../../../../controlplane/storage/log-backend.ts';
 import { readRole, writeRole } from '../../../../controlplane/standby/role.ts';
 import { LogCopy } from '../../../../controlplane/storage/sqlite/log-copy.ts';
