@@ -106,7 +106,8 @@ describe('a backup', () => {
       const { code, stdout, stderr } = await orchlet(['restore', file, '--data-dir', data]);
       assert.equal(code, 1, stdout);
       assert.match(stderr.trimEnd(), refusal);
-      assert.doesNotMatch(stderr.trimEnd(), /\n/);
+      // A busy machine takes the two seconds after which a step is reported.
+      assert.match(stderr, /^(?:Reading the archive: \d+ s\n)*orchlet: [^\n]+\n$/);
       assert.deepEqual(readdirSync(data), ['admin.kubeconfig']);
       assert.equal(readFileSync(join(data, 'admin.kubeconfig'), 'utf8'), 'before');
       assert.deepEqual(readdirSync(outside), []);
