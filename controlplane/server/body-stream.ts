@@ -1,6 +1,4 @@
-/**
- * Sends the bodies of responses: small ones at once, large ones in chunks that wait for the client. `response.ts` calls it.
- */
+/** Sends the bodies of responses: small ones at once, large ones in chunks that wait for the client. */
 import { createGzip, constants as zlib } from 'node:zlib';
 import { ChunkBuffers } from './chunk-buffers.ts';
 import { acceptsGzip } from './media-type.ts';

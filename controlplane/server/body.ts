@@ -31,8 +31,8 @@ interface BodyOptions {
 }
 
 /**
- * Reads and decodes the body of a request. Rejects as `receiveBody` does, with a 415 for an unknown media type, with an error
- * of `check`, or with a 400 and kube-apiserver's message for a body that cannot be decoded, or is neither an object nor null.
+ * Reads and decodes the body of a request. Rejects as `receiveBody` does, with an error of `check`, with a 415, or with a 400
+ * that has kube-apiserver's message.
  */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
@@ -72,8 +72,8 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
 }
 
 /**
- * Returns the bytes of a body once they are received and the request may continue. Records whether the body is processed in
- * several turns of the event loop. Rejects with a 413 if the body is too large, and with a 429 if too many bodies wait.
+ * Returns the bytes of a body once they are received and the request may continue, and records their number. Rejects with a 413
+ * if the body is too large, and with a 429 if too many bodies wait.
  */
 export async function receiveBody(request: ApiRequest): Promise<Buffer> {
   const { exchange, place } = request;

@@ -3,7 +3,7 @@
  * runs of its parts without copying their content, and only changed parts are compressed again.
  *
  * A run is a raw deflate stream that ends at a byte boundary and has no last block (RFC 1951). The checksum of the whole is
- * computed from those of the runs (RFC 1952). Clients that do not accept gzip get the inflated runs.
+ * computed from those of the runs (RFC 1952).
  */
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -44,10 +44,7 @@ export interface RunsSummary {
   readonly hash: string;
 }
 
-/**
- * Returns the size, the checksum and the hash of all runs together. Documents of large clusters have tens of thousands of
- * runs, so the work yields when its slice is spent.
- */
+/** Returns the size, the checksum and the hash of all runs together. */
 export function* summaryOf(runs: readonly Run[], slice: Slice): Generator<void, RunsSummary, undefined> {
   let crc = 0;
   let sizeBytes = 0;
@@ -101,8 +98,8 @@ const POWERS: readonly number[] = (() => {
 function combinedCrc(first: number, second: number, sizeBytes: number): number {
   let shift = ONE;
   // A byte has eight bits, and x to the power of 8 is the fourth of the powers.
-  for (let rest = sizeBytes, n = 3; rest > 0; rest = Math.floor(rest / 2), n += 1) {
-    if (rest % 2 === 1) shift = product(POWERS[n % 32] ?? 0, shift);
+  for (let remaining = sizeBytes, n = 3; remaining > 0; remaining = Math.floor(remaining / 2), n += 1) {
+    if (remaining % 2 === 1) shift = product(POWERS[n % 32] ?? 0, shift);
   }
   return (product(shift, first) ^ second) >>> 0;
 }

@@ -3,7 +3,7 @@
  * authorization and admission as HTTP, but without sockets and serialization.
  *
  * Without `shared`, objects that it returns are copies that the caller owns. Objects that it receives are copied before the
- * registry uses them. A watch pauses while its reader is behind.
+ * registry uses them.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type {
@@ -49,7 +49,7 @@ interface DirectClientOptions {
   readonly fieldManager: string;
   /** All clients of the process share it, so that together they yield to the event loop in time. */
   readonly turns?: LoopTurns;
-  /** Lists and watches return the cache's own objects, which must never be modified. Informers use it. */
+  /** Lists and watches return the cache's own objects, which must never be modified. */
   readonly shared?: boolean;
 }
 
@@ -59,8 +59,7 @@ const NEVER = new AbortController().signal;
 
 /**
  * Creates a client that calls the API server in this process. It acts as the user of the options: its requests are authorized,
- * but not audited. It throws the StatusErrors of the API: a 404 for a resource that is not served, a 405 for a verb that the
- * resource does not have, and a 403 if the user may not do it.
+ * but not audited. It throws the `StatusError`s of the API.
  */
 export function createDirectClient(options: DirectClientOptions): Client {
   return new DirectClient(options);

@@ -1,6 +1,6 @@
 /**
- * Serves discovery: `/api`, `/apis` and the paths below list the served resources, and aggregated discovery lists all of them
- * in one document.
+ * Serves discovery: `/api`, `/apis` and the paths below list the served resources, and aggregated discovery lists those of many
+ * groups in one document.
  *
  * Documents are built from the rows of the catalog on the first use after a change, in the requested encoding, and cached.
  */
@@ -81,7 +81,7 @@ const endsInSlash = (path: string): boolean => path.endsWith('/');
 
 type TypedDocument = Readonly<Record<string, unknown>> & { readonly apiVersion?: string; readonly kind: string };
 
-/** Returns the binary form of a document. Without `apiVersion`, as in the core group, its envelope has none either. */
+/** Returns the binary form of a document. */
 const enveloped = (codec: ProtobufCodec, document: TypedDocument): Buffer =>
   Buffer.concat(
     codec.envelop(document.apiVersion ?? '', document.kind, codec.encode({ apiVersion: 'v1', ...document })),
@@ -102,7 +102,7 @@ class Discovery {
     options.aggregated?.onChange(changed);
   }
 
-  /** Sends the document of a path. With `aggregates`, the client may request the aggregated form of all groups. */
+  /** Sends the document of a path. With `aggregates`, the client may request the aggregated form. */
   async serve(request: ApiRequest, path: string, { aggregates }: { readonly aggregates: boolean }): Promise<void> {
     if (!this.exists(path)) return this.#missing(request, path);
     const negotiated = this.#negotiated(request, path, aggregates);
@@ -130,10 +130,7 @@ class Discovery {
     return found !== undefined && (version === undefined || found.versions.has(version));
   }
 
-  /**
-   * Returns the form that the client accepts, or throws a 406. For a group of custom resources, the 406 has no details, because
-   * another handler of kube-apiserver sends it.
-   */
+  /** Returns the form that the client accepts, or throws a 406. For a group of custom resources, the 406 has no details. */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
       return negotiate(request.header('accept'), aggregates, isRoute(path));
@@ -150,10 +147,7 @@ class Discovery {
     return rows.length > 0 && rows.every(({ custom }) => custom !== undefined);
   }
 
-  /**
-   * Responds to a path that is not found. A missing version of a group gets a Status, unless only definitions have resources in
-   * the group; anything else gets plain text, as in kube-apiserver.
-   */
+  /** Responds to a path that is not found, with a Status or with plain text, as kube-apiserver does. */
   #missing(request: ApiRequest, path: string): void | Promise<void> {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');
     const rows = [...(this.#grouped().get(group)?.versions.values() ?? [])].flat();
@@ -271,10 +265,7 @@ function satisfy(clause: AcceptClause, aggregates: boolean): Wanted | undefined 
 /** The priorities of custom resources. */
 const CUSTOM_PRIORITY = { groupPriority: 1000, versionPriority: 100 };
 
-/**
- * Returns the groups by name. Built-in groups are in the catalog's order. The others follow by the priorities of their
- * APIServices and then by name. Their versions are sorted by priority, and those of one priority newest first.
- */
+/** Returns the groups by name, in the order of discovery: built-in ones first, and others by priority and name. */
 function groupsOf(rows: readonly ResourceInfo[], aggregated: readonly AggregatedVersion[]): ReadonlyMap<string, Group> {
   const builtIn = new Map<string, Map<string, readonly ResourceInfo[]>>();
   const others = new Map<string, AggregatedVersion[]>();
@@ -315,9 +306,9 @@ function versionsOf(rows: readonly ResourceInfo[]): AggregatedVersion[] {
   const found = new Map<string, ResourceInfo[]>();
   for (const row of rows) {
     const key = apiVersionOf(row);
-    const known = found.get(key);
-    if (known === undefined) found.set(key, [row]);
-    else known.push(row);
+    const listed = found.get(key);
+    if (listed === undefined) found.set(key, [row]);
+    else listed.push(row);
   }
   return [...found.values()].flatMap((all) => {
     const [first] = all;
@@ -350,10 +341,7 @@ function resourceDocument(row: ResourceInfo, hash: string): Named {
   };
 }
 
-/**
- * Returns the subresources in the order of discovery: `status` and `scale` for custom resources, and by name for built-in
- * ones.
- */
+/** Returns the subresources in the order of discovery. */
 function subresourcesOf({ custom, subresources }: ResourceInfo): readonly SubresourceInfo[] {
   return custom === undefined ? subresources.toSorted((a, b) => (a.name < b.name ? -1 : 1)) : subresources;
 }

@@ -117,9 +117,8 @@ interface SendDocumentOptions {
 export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', tagged: true };
 
 /**
- * Sends a document. Resolves when the connection has the whole response. Compresses documents from 1400 bytes on if the client
- * accepts gzip. With `tagged`, answers 304 if the client has this document. A document with a time of modification is also
- * sent by range (206), and answers 304, 412 or 416 by the conditions of the request (`selectBytes`).
+ * Sends a document, or the part or the status to which the conditions of the request lead. Resolves when the connection has the
+ * whole response.
  */
 export async function sendDocument(
   request: ApiRequest,

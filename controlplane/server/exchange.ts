@@ -1,6 +1,5 @@
 /**
- * Defines an HTTP request and its response for both protocols. `http1.ts` and `http2.ts` implement it. The handler chain and
- * the verbs use no other part of HTTP.
+ * Defines an HTTP request and its response for both protocols. `http1.ts` and `http2.ts` implement it.
  *
  * A response is either sent whole (`send`) or started and written in pieces (`start`, `write`, `end`). Once the client is
  * disconnected, these calls do nothing, so that callers need not check first.

@@ -1,6 +1,6 @@
 /**
  * Formats a list as indented JSON or as YAML, item by item. The values of a whole list may take more memory than there is, and
- * formatting them at once would block all other requests. `response.ts` sends the chunks as the client takes them.
+ * formatting them at once would block all other requests.
  */
 import { parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../api/meta/object.ts';

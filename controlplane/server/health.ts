@@ -56,7 +56,7 @@ interface HealthPath {
 
 function install(paths: PathHandlers, path: HealthPath): void {
   const { name, checks } = path;
-  // Load balancers use HEAD, and kube-apiserver accepts every method.
+  // kube-apiserver accepts every method.
   paths.exact(`/${name}`, allChecks(path));
   for (const one of checks) paths.exact(`/${name}/${one.name}`, singleCheck(one));
 }

@@ -1,7 +1,4 @@
-/**
- * Implements `Exchange` over HTTP/2 on the stream itself, because Node.js' request and response objects cost more than the
- * whole rest of a small read.
- */
+/** Implements `Exchange` over HTTP/2 on the stream itself, without Node.js' request and response objects. */
 import { constants, sensitiveHeaders, type ServerHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { IncomingBody, incomingBody } from './incoming-body.ts';
@@ -79,7 +76,7 @@ export class Http2Exchange implements Exchange {
       this.#stream.respond(headerList(status, headers));
       this.#stream.end(body);
     }
-    if (!this.#bodyless && !this.#stream.readableEnded) this.#refuseRest();
+    if (!this.#bodyless && !this.#stream.readableEnded) this.#refuseRemaining();
   }
 
   start(status: number, headers: ResponseHeaders): void {
@@ -128,7 +125,7 @@ export class Http2Exchange implements Exchange {
   }
 
   /** Drops the received data and does not wait for more, because the stream would stay open as long as the client wants. */
-  #refuseRest(): void {
+  #refuseRemaining(): void {
     this.#body?.discard();
     this.#stream.resume();
     this.#stream.close(constants.NGHTTP2_NO_ERROR);

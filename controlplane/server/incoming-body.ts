@@ -1,8 +1,6 @@
 /**
- * Receives the body of a request, for both protocols. What arrives before its reader, while webhooks authenticate and authorize
- * the request, is gathered, because Node.js would keep each part, however small, in an object of its own. What is
- * gathered counts for the limit of unread bodies that all requests share. Bodies of reads, which have no reader, are dropped: a
- * watch may last for hours.
+ * Receives the body of a request, for both protocols. What arrives before its reader is gathered, and counts for the limit of
+ * unread bodies that all requests share.
  */
 import type { Readable } from 'node:stream';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
@@ -10,7 +8,7 @@ import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import type { Share } from './flowcontrol/shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
-/** The number of unread bytes from which on a body is paused. A body that is read as a whole is never longer. */
+/** The number of unread bytes from which on a body is paused. */
 export const MAX_UNREAD_BYTES = 3 * 1024 * 1024;
 
 const RETRY_SECONDS = 1;
@@ -94,11 +92,7 @@ export class IncomingBody {
     else this.#count(part.length);
   };
 
-  /**
-   * Counts received bytes, and pauses the stream when too many are unread. It does not pause the stream earlier, because
-   * Node.js keeps what a paused stream receives, and the window of an HTTP/2 stream lets a client send hundreds of thousands of
-   * parts.
-   */
+  /** Counts received bytes, and pauses the stream when too many are unread. */
   #count(bytes: number): void {
     this.#unread ??= this.#openUnread?.(() => this.#refuse());
     if (this.#state === 'refused') this.#unread?.close();

@@ -1,6 +1,6 @@
 /**
  * Listens on the port of the API server. TLS requests a client certificate but does not require one. ALPN selects HTTP/2 or
- * HTTP/1.1. The serving certificate can be replaced while connections are open, and closing lets running requests finish.
+ * HTTP/1.1.
  */
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
@@ -58,10 +58,7 @@ interface ListenerOptions {
   readonly headersBudgetBytes?: number | undefined;
 }
 
-/**
- * The share of the process' descriptors for connections, each of which takes up to 150 KB with TLS. The others are for storage,
- * logs, and connections to nodes and webhooks.
- */
+/** The bounds of the number of connections: a maximum, and a share of the process' descriptors. */
 const CONNECTIONS = { atMost: 5000, share: 0.6 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 const HEADERS_TIMEOUT_MS = 32_000;
@@ -71,7 +68,7 @@ const CONNECTION_CHECK_MS = 5_000;
 const MAX_HEADER_BYTES = 1 << 20;
 const MAX_SESSION_MEMORY_MB = 64;
 const MAX_CONCURRENT_STREAMS = 250;
-/** The amount of data that a client may send in advance on one stream: that of kube-apiserver, which most bodies fit into. */
+/** The amount of data that a client may send in advance on one stream. */
 const WINDOW_BYTES = 256 * 1024;
 
 /** Owns the sockets of the port. */
@@ -262,10 +259,7 @@ export class Listener {
     return response;
   }
 
-  /**
-   * Handles a request if the parser failed at its method. The connection ends with the response. Returns `false` if the failure
-   * has another cause, so that the caller refuses the request.
-   */
+  /** Handles a request whose method the parser does not know. Returns `false` if the parser failed for another reason. */
   #acceptOtherMethod(error: Error & ParseFailure, socket: Duplex): boolean {
     const connection = this.#connections.get(socket);
     const request = otherMethodRequest(error);
@@ -323,9 +317,7 @@ export class Listener {
   }
 }
 
-/**
- * Refuses a request that cannot be parsed. The connection ends with the response, because it is unclear where the request ends.
- */
+/** Sends the refusal. The connection ends with it, because it may be unclear where the request ends. */
 function refuse(response: ServerResponse, { status, text }: Refusal): void {
   response.writeHead(status, { 'content-type': TEXT_TYPE, connection: 'close' });
   response.end(`${status} ${text}`);

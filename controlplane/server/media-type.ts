@@ -97,9 +97,8 @@ export function negotiateError(accept: string | undefined): ErrorMediaType {
 export const isPretty = ({ params }: AcceptClause): boolean => params.get('pretty') === '1';
 
 /**
- * Returns the format of the media type. A wildcard for all types or for those of `application` allows JSON. Returns `undefined`
- * if there is none, or if the clause asks for a stream of a format that has none or for another version of the server's own
- * objects than `serverVersion`. Other parameters do not matter.
+ * Returns the format that the clause allows, or `undefined` if it allows none. Wildcards allow JSON. Of the parameters, only
+ * `stream` counts, and `sv`, which must be `serverVersion` if it is set.
  */
 export function formatOf(
   { type, params }: AcceptClause,

@@ -111,9 +111,8 @@ function watchErrors(options: ListRequest): FieldError[] {
 const beginsAnywhere = ({ resourceVersion }: ListRequest): boolean => resourceVersion === '' || resourceVersion === '0';
 
 /**
- * Returns the options of a watch. A watch without `sendInitialEvents` that begins with the newest state, or with any, begins
- * with all objects. kube-apiserver treats it as one with `sendInitialEvents`, so if it takes bookmarks, one of them marks the
- * end of these objects.
+ * Returns the options of a watch. Without `sendInitialEvents`, a watch that begins with the newest state, or with any, begins
+ * with all objects, as in kube-apiserver.
  */
 export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
   return {
@@ -181,7 +180,7 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
   };
 }
 
-/** Returns a function that parses the options at its first call. They are checked before the body, and used after it. */
+/** Returns a function that parses the options at its first call. */
 export function writeOptionsOf(query: URLSearchParams, kind: WriteOptionsKind): () => WriteRequest {
   let parsed: WriteRequest | undefined;
   return () => (parsed ??= parseWriteOptions(query, kind));

@@ -1,6 +1,6 @@
 /**
  * Reads requests of HTTP/1.1 with methods that the parser of Node.js does not know. kube-apiserver takes every token for a
- * method, and what a path answers to it depends on the path. `listener.ts` calls this when the parser has failed.
+ * method, and what a path answers to it depends on the path.
  */
 import { Duplex } from 'node:stream';
 import { METHODS } from '../../api/http/node-http.ts';

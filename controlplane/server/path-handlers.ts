@@ -1,7 +1,4 @@
-/**
- * Finds the handlers of paths other than those of resources, by exact paths and prefixes. `handler.ts` calls them, and responds
- * to paths without a handler.
- */
+/** Finds the handlers of paths other than those of resources, by exact paths and prefixes. */
 import { METRICS_HEADERS, METRICS_TYPE } from '../../api/component/metrics.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 import { methodNotAllowed } from './router.ts';

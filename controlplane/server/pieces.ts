@@ -1,7 +1,4 @@
-/**
- * Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent.
- * `response.ts` creates the body, and `body-stream.ts` sends it.
- */
+/** Assembles the body of a large response from parts of other buffers. The parts are copied once, when they are sent. */
 
 /** The length up to which bytes are assigned one by one. That is faster than copying for commas and braces. */
 const SHORT = 2;

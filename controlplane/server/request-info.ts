@@ -1,7 +1,4 @@
-/**
- * Determines the resource and the verb of a request from its method, its parsed path and its query. Authorization and routing
- * both use this value.
- */
+/** Determines the resource and the verb of a request from its method, its parsed path and its query. */
 import { parseFieldSelector } from '../../api/meta/field-selector.ts';
 import type { RequestPath } from '../../api/http/request-path.ts';
 import { isStatusError } from '../../api/meta/status-error.ts';
@@ -18,7 +15,7 @@ export interface RequestInfo {
   readonly namespace: string;
   readonly resource: string;
   readonly subresource: string;
-  /** The name in the path, or that of `metadata.name=` in the field selector of a list or watch. Authorization uses it. */
+  /** The name in the path, or that of `metadata.name=` in the field selector of a list or watch. */
   readonly name: string;
   /** The segments from the resource on. */
   readonly parts: readonly string[];

@@ -1,8 +1,4 @@
-/**
- * Records requests as metrics.
- *
- * Series are looked up by resource and verb, so that an observation on the hot path is two map lookups and a few additions.
- */
+/** Records requests as metrics. */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { type Counter, type Gauge, type Histogram, type MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Rest } from '../model/rest.ts';
@@ -147,9 +143,10 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     const { rest } = request;
     let byVerb = paths;
     if (rest !== undefined) {
-      let own = byRest.get(rest);
-      if (own === undefined) byRest.set(rest, (own = { inNamespace: new Map(), inNoNamespace: new Map() }));
-      byVerb = request.info.namespace === '' ? own.inNoNamespace : own.inNamespace;
+      let restSeries = byRest.get(rest);
+      if (restSeries === undefined)
+        byRest.set(rest, (restSeries = { inNamespace: new Map(), inNoNamespace: new Map() }));
+      byVerb = request.info.namespace === '' ? restSeries.inNoNamespace : restSeries.inNamespace;
     }
     let series = byVerb.get(key);
     if (series === undefined) {

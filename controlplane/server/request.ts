@@ -1,6 +1,6 @@
 /**
  * Represents a request in the handler chain. Filters fill it in order, verbs read it, and the registry gets it as its
- * `RequestContext`. Requests share no state that changes.
+ * `RequestContext`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/http/request-path.ts';
@@ -18,7 +18,7 @@ import { warningHeaders } from './warning-headers.ts';
 export type MaybePromise<T> = T | Promise<T>;
 /** Handles a request to its end. */
 export type Handler = (request: ApiRequest) => MaybePromise<void>;
-/** Calls `next` or sends a response itself. Throws `StatusError`s, which the first filter converts to responses. */
+/** Calls `next` or sends a response itself, or throws a `StatusError`. */
 export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
 
 /** Receives the bodies of a request for its audit record, which keeps those that its level requires. */
@@ -94,14 +94,14 @@ export class ApiRequest implements RequestContext {
   annotations: Map<string, string> | undefined;
   /** The audit annotations that only audit events with bodies contain. */
   bodyAnnotations: Map<string, string> | undefined;
-  /** Set under API priority and fairness, except for long-running requests other than watches. */
+  /** Set once API priority and fairness has classified the request. */
   flow: RequestFlow | undefined;
   place: RequestPlace | undefined;
   /** Set if the request is audited. */
   audited: RequestAudit | undefined;
-  /** The handler chain has ended, so nothing waits for the signal. */
+  /** The handler chain has ended. */
   hasEnded = false;
-  /** The response forbids browsers to guess another type, as kube-apiserver's refusals of its filters do. */
+  /** The response forbids browsers to guess another type. */
   forbidsSniffing = false;
   #status = 0;
   readonly #authorizer: Authorizer;
@@ -177,7 +177,7 @@ export class ApiRequest implements RequestContext {
     return this.#fieldManager;
   }
 
-  /** Aborts when the client is disconnected or the request has timed out, unless the request has ended before. */
+  /** Aborts when the client is disconnected before the request has ended, and by `abort`. */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       const controller = new AbortController();

@@ -185,16 +185,16 @@ const heads = new WeakMap<ResourceInfo, { readonly head: ItemHead | undefined }>
  * `undefined` for custom resources, whose items keep both.
  */
 function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefined {
-  let known = heads.get(info);
-  if (known === undefined) {
+  let cached = heads.get(info);
+  if (cached === undefined) {
     const builtIn = encodings.hasProtobuf(info.group, info.version, info.kind);
     const kind = `"kind":"${info.kind}"`;
     const version = `"apiVersion":"${apiVersionOf(info)}"`;
     const head = { kindFirst: Buffer.from(`{${kind},${version},`), versionFirst: Buffer.from(`{${version},${kind},`) };
-    known = { head: builtIn ? head : undefined };
-    heads.set(info, known);
+    cached = { head: builtIn ? head : undefined };
+    heads.set(info, cached);
   }
-  return known.head;
+  return cached.head;
 }
 
 function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): void {
@@ -212,21 +212,17 @@ function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): voi
 }
 
 function withoutType({ object }: Entry): object {
-  const { kind: _kind, apiVersion: _apiVersion, ...rest } = object;
-  return rest;
+  const { kind: _kind, apiVersion: _apiVersion, ...untyped } = object;
+  return untyped;
 }
 
-/** Uses a loop, because a call of `compare` costs more than these few bytes. */
 function startsWith(bytes: Buffer, prefix: Buffer): boolean {
   if (bytes.length < prefix.length) return false;
   for (let at = prefix.length - 1; at >= 0; at -= 1) if (bytes[at] !== prefix[at]) return false;
   return true;
 }
 
-/**
- * Encodes the metadata of a list. `emptyContinue` includes an empty `continue`, as in lists of custom resources. A dry run has
- * no resource version.
- */
+/** Encodes the metadata of a list. `emptyContinue` includes an empty `continue`, as in lists of custom resources. */
 function listMetadata(metadata: ListMetadata, emptyContinue = false): string {
   const members: string[] = [];
   if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${quoteText(metadata.resourceVersion)}`);

@@ -81,10 +81,7 @@ export class Router {
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
 
-  /**
-   * Returns the verb of a method on a custom resource. kube-apiserver's handler selects by the verb of the request, which is
-   * `get` or `list` for a HEAD and `create` for a POST to an object. It looks for the name only when it patches.
-   */
+  /** Returns the verb of a method on a custom resource, as kube-apiserver's handler of custom resources selects it. */
   #customVerb(verbs: MethodVerbs, method: string, rest: Rest, info: RequestInfo): Verb | undefined {
     const verb = verbs.get(method === 'HEAD' ? 'GET' : method);
     if (verb !== undefined || info.subresource !== '') return verb;
@@ -135,10 +132,7 @@ const VERB_OF_METHOD: ReadonlyMap<string, string> = new Map(
   Object.entries({ POST: 'create', PUT: 'update', PATCH: 'patch', DELETE: 'delete', GET: 'get', HEAD: 'get' }),
 );
 
-/**
- * Builds the error of a verb that a custom resource does not have. It names the verb, as that of kube-apiserver's handler of
- * definitions does.
- */
+/** Builds kube-apiserver's error for a method that a custom resource does not have. */
 function unsupported(method: string, { info: { group, resource } }: Rest, { parts }: RequestInfo): StatusError {
   if (method === 'PUT' && parts.length === 1) return newBadRequest('name must be provided');
   return newMethodNotSupported({ group, resource }, VERB_OF_METHOD.get(method) ?? '');

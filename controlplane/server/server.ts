@@ -1,7 +1,4 @@
-/**
- * Binds the handler chain to a port (`createServer`). It owns connections and requests. Other components own objects, users and
- * rules.
- */
+/** Binds the handler chain to a port (`createServer`). It owns connections and requests. */
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -49,7 +49,7 @@ export class WatchSelectors {
 function costOf({ labelSelector, fieldSelector }: Pick<WatchOptions, 'labelSelector' | 'fieldSelector'>): number {
   const labels = labelSelector.requirements;
   const count = labels.length + fieldSelector.requirements.length;
-  const values = labels.reduce((sum, { values: own }) => sum + own.length, 0);
+  const values = labels.reduce((sum, { values: labelValues }) => sum + labelValues.length, 0);
   const cost = count + Math.floor(values / VALUES_PER_REQUIREMENT);
   return cost > FREE_COST ? cost : 0;
 }

@@ -17,10 +17,7 @@ import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
-/**
- * The maximum number of values in a response, because a response is parsed at once. The OpenAPI document of kube-apiserver has
- * fewer.
- */
+/** The maximum number of values in a response, because a response is parsed at once. */
 const MAX_ANSWER_VALUES = 400_000;
 
 /** What forwarding to other servers needs. Requests count towards `connections`, which may be shared. */

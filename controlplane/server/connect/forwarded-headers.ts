@@ -1,6 +1,6 @@
 /**
  * Selects the headers that a forwarded request keeps. Headers of the connection, credentials of the client, and headers by
- * which a front proxy names a user never reach a target. One list serves proxies, tunnels and aggregation.
+ * which a front proxy names a user never reach a target.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Origin } from '../../model/rest.ts';
@@ -54,8 +54,8 @@ export function forwardedHeaders(request: ApiRequest, stripped: StrippedHeaders)
   for (const [name, value] of Object.entries(headers)) {
     if (value === undefined || name.startsWith(':') || named.has(name) || isStripped(name, stripped)) continue;
     for (const one of Array.isArray(value) ? value : [value]) {
-      const kept = name === 'sec-websocket-protocol' ? withoutToken(one) : one;
-      if (kept !== undefined) pairs.push([name, kept]);
+      const forwarded = name === 'sec-websocket-protocol' ? withoutToken(one) : one;
+      if (forwarded !== undefined) pairs.push([name, forwarded]);
     }
   }
   const earlier = headers['x-forwarded-for'];
@@ -70,11 +70,11 @@ function isStripped(name: string, { names, prefixes }: StrippedHeaders): boolean
 /** Returns the offered sub-protocols without the token, or `undefined` if the client offered nothing else. */
 function withoutToken(protocols: string): string | undefined {
   if (!protocols.includes(TOKEN_PROTOCOL)) return protocols;
-  const kept = protocols
+  const otherProtocols = protocols
     .split(',')
     .map((protocol) => protocol.trim())
     .filter((protocol) => protocol !== '' && !protocol.startsWith(TOKEN_PROTOCOL));
-  return kept.length === 0 ? undefined : kept.join(', ');
+  return otherProtocols.length === 0 ? undefined : otherProtocols.join(', ');
 }
 
 /** Returns the headers that the sender declared as headers of its connection. */

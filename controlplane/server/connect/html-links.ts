@@ -1,6 +1,6 @@
 /**
  * Rewrites the links in pages from a proxied target. A link from the root of the target leads through the proxy, so that a
- * browser can follow it. The rest of a page passes unchanged.
+ * browser can follow it.
  */
 import { posix } from 'node:path';
 
@@ -21,10 +21,10 @@ const LINK = /^(?:[a-z][a-z0-9+.-]*:)?(?:\/\/([^/?#]*))?([^?#]*)(.*)$/is;
  * that begins with the prefix already.
  */
 export function throughProxy(link: string, { prefix, targetHost, requestHost }: ProxiedPlace): string {
-  const [, host = '', path = '', rest = ''] = LINK.exec(link) ?? [];
+  const [, host = '', path = '', suffix = ''] = LINK.exec(link) ?? [];
   if (!path.startsWith('/') || (host !== '' && host !== targetHost && host !== requestHost)) return link;
   const origin = host !== '' && host === requestHost ? link.slice(0, link.indexOf(host) + host.length) : '';
-  return `${origin}${path.startsWith(prefix) ? path : posix.join(prefix, path)}${rest}`;
+  return `${origin}${path.startsWith(prefix) ? path : posix.join(prefix, path)}${suffix}`;
 }
 
 /** The attributes that contain links, by HTML 4 and 5. */
@@ -83,10 +83,7 @@ type State =
 
 const TEXT: State = { at: 'text' };
 
-/**
- * Rewrites a page in pieces. `push` returns all text but an incomplete tag, which `end` returns. Every character is read once,
- * however the page is split, so the time is linear in its length.
- */
+/** Rewrites a page in pieces. `push` returns all text but an incomplete tag, which `end` returns. */
 export class HtmlLinks {
   readonly #rewrite: (link: string) => string;
   #state: State = TEXT;

@@ -112,7 +112,7 @@ function reachError(error: Error): Error {
   return newServiceUnavailable(`error trying to reach service: ${error.message}`);
 }
 
-/** Reads no more of the body once the target is gone: the request reports nothing any more, and nobody waits for the rest. */
+/** Sends the body of the request, and stops reading it once the target is gone. */
 async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | undefined): Promise<void> {
   if (body !== undefined) {
     for await (const chunk of body) {
@@ -123,10 +123,7 @@ async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | un
   request.end();
 }
 
-/**
- * Passes a body on to the client. Resolves when the body has ended or broken off, or the client is disconnected. What has
- * arrived is written at once: a chunk of one byte that waits for a slow client costs as much as a large one.
- */
+/** Passes a body on to the client. Resolves when the body has ended or broken off, or the client is disconnected. */
 export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
     let waits = false;
@@ -158,7 +155,7 @@ export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   });
 }
 
-/** Resolves to the beginning of a body, and closes the connection: the target decides how long the body is. */
+/** Resolves to the beginning of a body, and closes the connection. */
 export async function beginningOf(message: Readable, mostBytes: number): Promise<string> {
   const gathered = new GatheredBytes();
   for await (const part of message as AsyncIterable<Buffer>) {

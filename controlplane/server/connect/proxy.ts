@@ -89,6 +89,6 @@ function redirectToSlash(request: ApiRequest): void {
 /** Returns the path up to the root of the target. */
 function proxyPath(request: ApiRequest): string {
   const { path, parts } = request.info;
-  const rest = parts.slice(3).join('/');
-  return rest === '' ? path.replace(/\/$/, '') : path.slice(0, path.lastIndexOf(`/${rest}`));
+  const subpath = parts.slice(3).join('/');
+  return subpath === '' ? path.replace(/\/$/, '') : path.slice(0, path.lastIndexOf(`/${subpath}`));
 }

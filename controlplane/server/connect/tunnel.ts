@@ -1,8 +1,7 @@
 /**
  * Tunnels an upgrade (SPDY/3.1 or WebSocket) to a target. The tunnel opens only after the target has responded with 101. Then
  * the bytes of both sides pass unchanged. Any other response goes to the client and ends the connection, so that later data of
- * the client never reaches the target. The HTTP client of Node.js writes the request and parses the response. It refuses header
- * values with control characters.
+ * the client never reaches the target.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -115,9 +114,8 @@ function switchingHead({ rawHeaders }: IncomingMessage): string {
 }
 
 /**
- * Joins two connections. Resolves when both have closed. Data that one side sent before it closed is written to the other,
- * which then has `LINGER_MS` to close. Data of a client whose target has closed is read and dropped, because a client that is
- * blocked in a write would not notice the end, and its connection would stay open.
+ * Joins two connections. Resolves when both have closed. Data of a client whose target has closed is read and dropped, because
+ * a client that is blocked in a write would not notice the end, and its connection would stay open.
  */
 function join(client: Duplex, backend: Duplex, clock: Clock): Promise<void> {
   return new Promise((resolve) => {

@@ -18,7 +18,7 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
     const proceed: Handler = opensStream(request, attributes)
       ? (allowed) => alsoCreate(allowed, attributes, authorizer, next)
       : next;
-    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, proceed));
+    if (decision instanceof Promise) return decision.then((resolved) => decide(request, attributes, resolved, proceed));
     return decide(request, attributes, decision, proceed);
   };
 }

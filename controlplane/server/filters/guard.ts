@@ -29,9 +29,8 @@ export interface GuardOptions {
 }
 
 /**
- * Creates the filter, which no error escapes. A `StatusError` is answered with its Status, `TooManyRequests` with a 429, and a
- * request that exhausts the stack with a 413. Any other error is answered with 500 and logged. If the response has begun, the
- * connection is broken instead. A request that is not long-running gets a 504 after `requestTimeoutMs`.
+ * Creates the filter, which no error escapes: the client gets a response, or a broken connection if a response has begun. A
+ * request that is not long-running gets a 504 after `requestTimeoutMs`.
  */
 export function guardFilter(options: GuardOptions): Filter {
   const { clock, observer } = options;
@@ -122,10 +121,7 @@ function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): S
   return newInternalError(error instanceof Error ? error.message : 'unknown').status;
 }
 
-/**
- * Whether the call stack was exhausted. The parsers limit the depth of objects, so the cause is an object with more errors than
- * a call can take as arguments.
- */
+/** Whether the call stack was exhausted. */
 function exhaustsStack(error: unknown): boolean {
   return error instanceof RangeError && error.message === 'Maximum call stack size exceeded';
 }

@@ -2,8 +2,7 @@
  * Implements impersonation by `Impersonate-*` headers.
  *
  * The constrained modes come first. Each requires `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>`
- * on the requested user. The legacy verb `impersonate` comes last. The mode that succeeded for a caller is tried first for the
- * caller's next request. A refusal has the message of the first mode that was tried.
+ * on the requested user. The legacy verb `impersonate` comes last. A refusal has the message of the first mode that was tried.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';
@@ -241,18 +240,18 @@ async function refusalOf(
   checks: readonly Check[],
   authorizer: Authorizer,
 ): Promise<Error | undefined> {
-  const own = attributesOf(request);
+  const requested = attributesOf(request);
   const verb = mode.name === '' ? 'impersonate' : `impersonate:${mode.name}`;
   const refusal = async (attributes: AuthorizationAttributes): Promise<Error | undefined> => {
     const { decision, reason } = await authorizer.authorize(attributes);
     return decision === 'allow' ? undefined : forbiddenError(attributes, reason);
   };
   if (mode.name !== '') {
-    const error = await refusal({ ...own, verb: `impersonate-on:${mode.name}:${own.verb}` });
+    const error = await refusal({ ...requested, verb: `impersonate-on:${mode.name}:${requested.verb}` });
     if (error !== undefined) return error;
   }
   for (const { group, resource, subresource = '', namespace = '', name, fault } of checks) {
-    const user = { user: request.user, verb, isResourceRequest: true, version: 'v1', path: own.path };
+    const user = { user: request.user, verb, isResourceRequest: true, version: 'v1', path: requested.path };
     const attributes: AuthorizationAttributes = { ...user, group, resource, subresource, namespace, name };
     const error = fault === undefined ? await refusal(attributes) : forbiddenError(attributes, fault);
     if (error !== undefined) return error;
@@ -260,7 +259,7 @@ async function refusalOf(
   return undefined;
 }
 
-/** Whether a header may begin like those of impersonation. Node.js' lists of headers are read faster than its objects. */
+/** Whether the request may have headers of impersonation. */
 function mentionsImpersonation({ rawHeaders }: Exchange): boolean {
   if (rawHeaders === undefined) return true;
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -270,10 +269,7 @@ function mentionsImpersonation({ rawHeaders }: Exchange): boolean {
   return false;
 }
 
-/**
- * Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. The first of
- * several names or uids counts. An empty group or value of an extra field counts too, and needs a permission as others do.
- */
+/** Returns `undefined` without impersonation. Throws a 400 if headers of a user are present without its name. */
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;
   const [name = ''] = headerValues(request.exchange, USER_HEADER);

@@ -3,9 +3,8 @@
  * wait for them, and takes the seats back after the response. Streams other than watches take no seats. A watch returns its
  * seats as soon as it has begun.
  *
- * A request with a body that is read as a whole takes its seats after the body has arrived (`RequestPlace.receive`). In
- * kube-apiserver, a slow body holds a seat. Until then the body counts for the intake of the level. A body that is forwarded to
- * an aggregated API is not read here, so that request gets its seats first, as in kube-apiserver.
+ * A request with a body that is read as a whole takes its seats after the body has arrived (`RequestPlace.receive`). Until then
+ * the body counts for the intake of the level.
  */
 import type { Share } from '../flowcontrol/shares.ts';
 import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';

@@ -1,6 +1,6 @@
 /**
  * Finds the flow schema of a request. Schemas are compiled once for each change of the configuration. The schemas that concern
- * a user are computed once for each user, so that classifying a request takes a few set lookups and seldom allocates.
+ * a user are computed once for each user.
  */
 import type { FlowSchema } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import type { UserInfo } from '../../model/user-info.ts';
@@ -67,7 +67,7 @@ interface Candidate<Level> {
   readonly flow: Flow<Level> | undefined;
 }
 
-interface KnownUser<Level> {
+interface ClassifiedUser<Level> {
   readonly groups: readonly string[];
   readonly candidates: readonly Candidate<Level>[];
 }
@@ -81,7 +81,7 @@ const MAX_REMEMBERED = 1024;
 export class FlowClassifier<Level extends DealtLevel> {
   readonly #schemas: readonly CompiledSchema<Level>[];
   readonly #fallback: CompiledSchema<Level>;
-  readonly #users = new Map<string, KnownUser<Level>>();
+  readonly #users = new Map<string, ClassifiedUser<Level>>();
   readonly #byNamespace = new Map<CompiledSchema<Level>, Map<string, Flow<Level>>>();
 
   /** `fallback` is the schema of requests that no schema matches. */
@@ -91,7 +91,7 @@ export class FlowClassifier<Level extends DealtLevel> {
   }
 
   classify(user: UserInfo, info: RequestInfo): Flow<Level> {
-    const { candidates } = this.#known(user);
+    const { candidates } = this.#userOf(user);
     for (let at = 0; at < candidates.length; at++) {
       const candidate = candidates[at];
       if (candidate !== undefined && matches(candidate, info))
@@ -100,9 +100,9 @@ export class FlowClassifier<Level extends DealtLevel> {
     return this.#flow(this.#fallback, this.#fallback.distinguishes === 'ByUser' ? user.name : '');
   }
 
-  #known(user: UserInfo): KnownUser<Level> {
-    const known = this.#users.get(user.name);
-    if (known !== undefined && sameGroups(known.groups, user.groups)) return known;
+  #userOf(user: UserInfo): ClassifiedUser<Level> {
+    const cached = this.#users.get(user.name);
+    if (cached !== undefined && sameGroups(cached.groups, user.groups)) return cached;
     const candidates = this.#schemas.flatMap((schema) => this.#candidate(schema, user) ?? []);
     const fresh = { groups: [...user.groups], candidates };
     remember(this.#users, user.name, fresh);
@@ -110,12 +110,12 @@ export class FlowClassifier<Level extends DealtLevel> {
   }
 
   #candidate(schema: CompiledSchema<Level>, user: UserInfo): Candidate<Level> | undefined {
-    const mine = schema.rules.filter(({ subjects }) => subjects.some((subject) => isSubject(subject, user)));
-    if (mine.length === 0) return undefined;
+    const userRules = schema.rules.filter(({ subjects }) => subjects.some((subject) => isSubject(subject, user)));
+    if (userRules.length === 0) return undefined;
     return {
       schema,
-      resources: mine.flatMap(({ resources }) => resources),
-      paths: mine.flatMap(({ paths }) => paths),
+      resources: userRules.flatMap(({ resources }) => resources),
+      paths: userRules.flatMap(({ paths }) => paths),
       flow:
         schema.distinguishes === 'ByNamespace'
           ? undefined
@@ -143,9 +143,9 @@ function remember<Value>(map: Map<string, Value>, key: string, value: Value): vo
   map.set(key, value);
 }
 
-function sameGroups(known: readonly string[], groups: readonly string[]): boolean {
-  if (known.length !== groups.length) return false;
-  for (let at = 0; at < known.length; at++) if (known[at] !== groups[at]) return false;
+function sameGroups(cached: readonly string[], groups: readonly string[]): boolean {
+  if (cached.length !== groups.length) return false;
+  for (let at = 0; at < cached.length; at++) if (cached[at] !== groups[at]) return false;
   return true;
 }
 

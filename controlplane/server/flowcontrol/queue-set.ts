@@ -2,11 +2,8 @@
  * Manages the seats of one priority level and the queues of requests that wait for them.
  *
  * Requests are dispatched by fair queuing. Virtual time advances by the seat-milliseconds to which each active queue is
- * entitled. Every queue has the virtual time at which its next request may start, and the queue whose next request would finish
- * first in virtual time is served first. The duration of a request is estimated at its dispatch and corrected when it ends. No
- * request overtakes a wider one of the queue that is served next, so that wide requests do not starve.
- *
- * A request gets its seats synchronously if they are free and no request is waiting.
+ * entitled. The queue whose next request would finish first in virtual time is served first. The duration of a request is
+ * estimated at its dispatch and corrected when it ends.
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import type { ApiRequest } from '../request.ts';
@@ -94,10 +91,7 @@ export class QueueSet {
   readonly demand: SeatDemand;
   #config: QueuingConfig = { queues: 0, queueLengthLimit: 0 };
   #limit = 0;
-  /**
-   * The queues with requests, by index. A level may have ten million queues, of which few have any, so the others take neither
-   * memory nor time.
-   */
+  /** The queues with requests, by index: a level may have ten million queues, of which few have any. */
   readonly #queues = new Map<number, Queue>();
   #virtual = 0;
   #lastMs: number;
@@ -112,7 +106,7 @@ export class QueueSet {
   waiting = 0;
   /** The number of requests that got their seats, since the start. */
   dispatched = 0;
-  /** The number of requests that got none: those that were refused at once, and those that left a queue. */
+  /** The number of requests that got none. */
   rejected = 0;
   /** The number of requests that left a queue. */
   cancelled = 0;
@@ -137,7 +131,9 @@ export class QueueSet {
     return this.#virtual;
   }
 
-  /** Returns the queues in the order of their indexes, with those that have no requests unless there are thousands. */
+  /**
+   * Returns the queues in the order of their indexes, with those that have no requests unless there are more than `MAX_SHOWN`.
+   */
   get queues(): readonly Queue[] {
     const { queues } = this.#config;
     const indexes = new Set(queues > MAX_SHOWN ? [] : Array.from({ length: queues }, (_, index) => index));
@@ -163,7 +159,7 @@ export class QueueSet {
     this.#dispatch();
   }
 
-  /** Returns `undefined` if the request is refused: it cannot start now, and the queue is full or there are no queues. */
+  /** Returns the ticket of the request, or `undefined` if the request is refused. */
   acquire(request: SeatRequest): Ticket | undefined {
     const nowMs = this.#advance();
     const at = { ms: nowMs, virtual: this.#virtual };
@@ -174,10 +170,10 @@ export class QueueSet {
       return ticket;
     }
     const index = this.#shortest(request.hand);
-    const known = this.#queues.get(index);
+    const existing = this.#queues.get(index);
     const isFree = this.waiting === 0 && this.#fits(request.width);
-    if (!isFree && (known?.waiting.size ?? 0) >= this.#config.queueLengthLimit) return this.#reject();
-    const queue = known ?? this.#activate(index);
+    if (!isFree && (existing?.waiting.size ?? 0) >= this.#config.queueLengthLimit) return this.#reject();
+    const queue = existing ?? this.#activate(index);
     const ticket = new Ticket(this, queue, request, at);
     if (isFree) {
       this.#start(ticket, nowMs);
@@ -225,7 +221,7 @@ export class QueueSet {
     return undefined;
   }
 
-  /** Returns the monotonic time to which virtual time was advanced. */
+  /** Advances the virtual time to now, and returns the monotonic time. */
   #advance(): number {
     const nowMs = this.#clock.monotonic();
     const elapsedMs = nowMs - this.#lastMs;
@@ -266,14 +262,13 @@ export class QueueSet {
     return queue;
   }
 
-  /** Deletes a queue without requests. Otherwise adjusts the time at which its next request may start. */
+  /** Deletes a queue without requests. Another one gets no credit for the time before its oldest request arrived. */
   #settle(queue: Queue): void {
     if (queue.waiting.size === 0 && queue.executing === 0) {
       this.#queues.delete(queue.index);
       return;
     }
     const [oldest] = queue.waiting;
-    // A queue cannot start a request before it arrived, so it gets no credit for that time.
     if (oldest !== undefined && queue.nextDispatch < oldest.arrivedAt) queue.nextDispatch = oldest.arrivedAt;
   }
 

@@ -1,6 +1,5 @@
 /**
- * Shares a budget among users: of memory for bodies that arrive or wait for a seat, of memory for watches, or of connections
- * to other servers. What is counted takes no seat, so that a slow client holds none.
+ * Shares a budget among users, such as memory for bodies or watches.
  *
  * When the budget is used up, the user with the largest share loses the newest of what it holds. So a user may use all of a
  * budget that nobody else needs, and yields to others as soon as they need it.
@@ -20,10 +19,7 @@ interface Holder {
 export class Share {
   readonly #shares: Shares;
   readonly user: string;
-  /**
-   * Ends the request. It is called at most once, and possibly while the share is opened. The share forgets it at the
-   * end, because V8 keeps members that a set has had until a full collection, and the request with them.
-   */
+  /** Ends the request. It is called at most once, and possibly while the share is opened. */
   refuse: () => void;
   amount = 0;
   isClosed = false;
@@ -39,7 +35,7 @@ export class Share {
     if (!this.isClosed) this.#shares.grow(this, amount);
   }
 
-  /** Called when the whole body has arrived. The body still counts, but is no longer refused. */
+  /** Keeps the share from being refused. It still counts. */
   complete(): void {
     this.#shares.settle(this);
     this.refuse = NOTHING;
@@ -110,8 +106,8 @@ export class Shares {
   }
 
   #holder(user: string): Holder {
-    const known = this.#holders.get(user);
-    if (known !== undefined) return known;
+    const existing = this.#holders.get(user);
+    if (existing !== undefined) return existing;
     const fresh: Holder = { amount: 0, refusable: new Set() };
     this.#holders.set(user, fresh);
     return fresh;

@@ -1,7 +1,6 @@
 /**
  * Estimates the seats of a request: one, and more for lists that read much, by the number and size of the stored objects, as in
- * kube-apiserver. Here a write takes more seats for a large body or object, too. It keeps the object in memory in several forms
- * while webhooks judge it, which with one seat each would allow a level hundreds of the largest objects at a time.
+ * kube-apiserver. Here a write takes more seats for a large body or object, too.
  */
 import { queryBoolean, type RequestInfo } from '../request-info.ts';
 import type { ApiRequest } from '../request.ts';

@@ -102,7 +102,7 @@ const schemaOf = ({ answer }: PlainPath, writer: SchemaWriter): JsonObject =>
 export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
   return {
     get: {
-      // Handlers of plain text or of foreign documents declare no body.
+      // Paths whose response is of no kind of the API declare no body.
       ...(path.answer === undefined ? {} : { consumes: [...path.produces] }),
       description: path.description,
       operationId: path.id,

@@ -64,7 +64,7 @@ export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
   return { ...base, parameters: new Map(Object.entries(base.parameters)) };
 }
 
-/** Returns the part of one row. Synchronous; one row costs little. */
+/** Returns the part of one row. */
 export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
   const writer = new SchemaWriter(2, source.schema, []);
   const document = { source, writer, share: shareFrom(parameters) };
@@ -164,7 +164,7 @@ const FNV_OFFSET = 0xcbf29ce484222325n;
 const FNV_PRIME = 0x100000001b3n;
 const HASH_BYTES = 6;
 
-/** The hashes by the definitions as JSON. There are about fifty. */
+/** The hashes by the definitions as JSON. */
 const hashes = new Map<string, string>();
 
 function sharedName(name: string, definition: JsonObject): string {

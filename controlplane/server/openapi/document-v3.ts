@@ -43,8 +43,8 @@ export async function buildPartV3(source: OpenApiSource, name: string): Promise<
  * Returns the groups and versions that the options types of a document belong to: the core group and the group of the document.
  */
 function groupVersionsIn(rows: readonly ResourceInfo[], name: string): { group: string; version: string }[] {
-  const own = groupVersionsOf(rows).filter((gv) => gv.group !== '' && documentOf(gv) === name);
-  return [{ group: '', version: 'v1' }, ...own];
+  const ofDocument = groupVersionsOf(rows).filter((gv) => gv.group !== '' && documentOf(gv) === name);
+  return [{ group: '', version: 'v1' }, ...ofDocument];
 }
 
 /** Builds the part of a custom resource. `buildSharedV3` builds the definitions that all custom resources share. */

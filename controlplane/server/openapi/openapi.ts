@@ -1,11 +1,6 @@
 /**
  * Serves `/openapi/v2` and `/openapi/v3`: the schemas of all served resources, for `kubectl explain`, validation in clients and
- * client generators.
- *
- * A document is assembled on the first request after a change of its resources, once in each encoding, and kept. Requests
- * that arrive meanwhile wait for it. The parts of version 2 are built in the background after changes, in encodings that a
- * client has requested. The index of OpenAPI 3 needs no document, because its hashes are those of the inputs. Responses to URLs
- * with a hash may be cached forever.
+ * client generators. Documents are assembled on request and kept until their resources change.
  */
 import { createHash } from 'node:crypto';
 import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -35,7 +30,7 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource, clock
 }
 
 const VARY_V2 = 'Accept-Encoding, Accept';
-/** The time between two searches for parts that have to be built. Each search reads all rows. */
+/** The time between two searches for parts that have to be built. */
 const PREPARATION_MS = 100;
 
 class OpenApiDocuments {
@@ -130,18 +125,18 @@ class OpenApiDocuments {
 
   #documentV3(name: string, hash: string, encoding: Encoding): Promise<SendableDocument> {
     const key = `${encoding} ${name}`;
-    const known = this.#v3.get(key);
-    if (known?.hash === hash) return known.document;
+    const existing = this.#v3.get(key);
+    if (existing?.hash === hash) return existing.document;
     const rows = this.#rowsOf(name);
     const build = async (): Promise<SendableDocument> =>
       documentOfRuns(contentTypeOf('v3', encoding), await this.#runs.documentV3(name, rows, encoding), this.#clock);
-    const kept = { hash, document: build() };
-    this.#v3.set(key, kept);
+    const assembled = { hash, document: build() };
+    this.#v3.set(key, assembled);
     // The waiting requests get the error, and the next request tries again.
-    kept.document.catch(() => {
-      if (this.#v3.get(key) === kept) this.#v3.delete(key);
+    assembled.document.catch(() => {
+      if (this.#v3.get(key) === assembled) this.#v3.delete(key);
     });
-    return kept.document;
+    return assembled.document;
   }
 
   /** Returns the names of all OpenAPI 3 documents, sorted. */

@@ -141,7 +141,7 @@ export class OpenApiRuns {
   }
 
   #baseOf(encoding: Encoding, base: BaseV2): Promise<PartRuns> {
-    return kept(this.#baseRuns, encoding, () => this.#turns.run(() => encodePart(base, 2, encoding)));
+    return cachedBuild(this.#baseRuns, encoding, () => this.#turns.run(() => encodePart(base, 2, encoding)));
   }
 
   #customOf(row: ResourceInfo, version: 2 | 3, encoding: Encoding, build: () => Part): Promise<PartRuns> {
@@ -150,7 +150,7 @@ export class OpenApiRuns {
       runs = new Map();
       this.#customRuns.set(row, runs);
     }
-    return kept(runs, `${version} ${encoding}`, () =>
+    return cachedBuild(runs, `${version} ${encoding}`, () =>
       this.#turns.run(async () => {
         await setImmediate();
         return encodePart(build(), version, encoding);
@@ -159,7 +159,7 @@ export class OpenApiRuns {
   }
 
   #sharedOf(encoding: Encoding, withScale: boolean): Promise<readonly Run[]> {
-    return kept(this.#sharedV3, `${encoding} ${withScale}`, () =>
+    return cachedBuild(this.#sharedV3, `${encoding} ${withScale}`, () =>
       this.#turns.run(async () =>
         encodeMembers(await buildSharedV3(this.#source, { withScale }), V3_SCHEMAS, encoding),
       ),
@@ -168,9 +168,9 @@ export class OpenApiRuns {
 }
 
 /** Keeps the result of a build under the key. A failure is not kept. */
-function kept<K, T>(all: Map<K, Promise<T>>, key: K, build: () => Promise<T>): Promise<T> {
-  const known = all.get(key);
-  if (known !== undefined) return known;
+function cachedBuild<K, T>(all: Map<K, Promise<T>>, key: K, build: () => Promise<T>): Promise<T> {
+  const existing = all.get(key);
+  if (existing !== undefined) return existing;
   const built = build();
   all.set(key, built);
   built.catch(() => all.delete(key));

@@ -1,7 +1,6 @@
 /**
  * Writes the schemas of types as OpenAPI 2 and 3 from the type model, with the extensions that clients read (list types, merge
- * keys, groups and kinds). A `SchemaWriter` records the types that were referred to, so that a document has exactly the
- * definitions that it needs.
+ * keys, groups and kinds).
  */
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
@@ -127,7 +126,7 @@ export class SchemaWriter {
     return { $ref: this.version === 2 ? `#/definitions/${name}` : `#/components/schemas/${name}` };
   }
 
-  /** Adds a definition that was built elsewhere, and the types to which it refers. Custom resources use this. */
+  /** Adds a definition that was built elsewhere, and the types to which it refers. */
   custom(custom: CustomSchema): JsonObject {
     if (this.#customNames.has(custom.name)) return this.reference(custom.name);
     this.#customNames.add(custom.name);

@@ -92,7 +92,7 @@ export const BUILT_IN: MediaTypes = {
     'application/apply-patch+yaml',
   ],
 };
-/** Clients choose the type of a patch by these media types. Custom resources do not accept strategic merge patches. */
+/** The media types of custom resources, which do not accept strategic merge patches. */
 const CUSTOM: MediaTypes = {
   bodies: ['application/json', 'application/yaml'],
   answers: ['application/json', 'application/yaml'],

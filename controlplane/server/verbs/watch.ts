@@ -20,9 +20,7 @@ import { overBody } from './watch-body.ts';
 import type { WatchCarrier } from './watch-carrier.ts';
 import { WatchLimits } from './watch-limits.ts';
 
-/**
- * The minimum time of a watch without a timeout. The time is chosen at random, so that clients spread over servers and time.
- */
+/** The minimum time of a watch without a timeout. */
 const MIN_DEFAULT_S = 1800;
 /** The time between the last bookmark of a watch and its end. */
 const LAST_BOOKMARK_MS = 2000;
