@@ -121,10 +121,7 @@ class First {
     sendJson(exchange, 200, { revision: await this.#stopFor(by) });
   }
 
-  /**
-   * Starts to check for freezes of the process. It is called for the first standby, because a control plane that never had one
-   * need not check.
-   */
+  /** Starts to check for freezes of the process. */
   #watchForFreezes(): void {
     if (this.#guard !== undefined) return;
     const guard = new FreezeGuard({ ...this.#options, check: () => this.#stopForSuccessor() });
@@ -154,8 +151,7 @@ class First {
 
   /**
    * Refuses a promotion that is not newer than that of this control plane: of two that were promoted, the one whose promotion
-   * is the newest is the first. If an address moves between the hosts, a request of this control plane can also reach this
-   * control plane itself.
+   * is the newest is the first.
    */
   #refuseOlder(by: string, promotedAt: number | undefined): void {
     if (promotedAt === undefined) return;

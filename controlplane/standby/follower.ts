@@ -48,7 +48,7 @@ export interface CopyState {
   readonly snapshots: number;
   /** Whether this process has copied an encrypted value. Those of snapshots and of earlier processes do not count. */
   readonly hasSealedValues: boolean;
-  /** Why the last connection ended, or could not be made. `undefined` while there is a connection, and before the first one. */
+  /** Why the last connection failed. `undefined` if none has failed since the last one was made. */
   readonly problem: string | undefined;
 }
 
@@ -63,10 +63,10 @@ export const NO_COPY: CopyState = {
   problem: undefined,
 };
 
-/** The time of silence after which the connection counts as broken. The first sends a sign of life every second. */
+/** The time of silence after which the connection counts as broken. */
 const SILENT_MS = 15_000;
 
-/** Connects again after each break, with a backoff of 0.5 to 10 seconds, until `stop`, `release` or `close` is called. */
+/** Follows the first control plane until `stop`, `release` or `close` is called. */
 export class Follower {
   readonly #options: FollowerOptions;
   readonly #stop = new AbortController();
@@ -281,9 +281,8 @@ export class Follower {
 }
 
 /**
- * Opens the copy in the directory of the database, which no other process can open then. Resolves to `undefined` for a copy
- * that cannot be used, which stays where it is until a snapshot replaces it. Throws a StorageError if another process has the
- * copy.
+ * Opens and locks the copy in the directory. Resolves to `undefined` if there is none that can be used. Throws other errors of
+ * the storage, such as `locked`.
  */
 export async function openCopy({
   directory,

@@ -1,7 +1,6 @@
 /**
  * Defines the format of the stream by which a standby follows a control plane. Each frame has a header in JSON and a body of
- * bytes. Before it are eight bytes: the lengths of header and body, as unsigned integers, the high byte first. The standby
- * bounds and checks what it receives.
+ * bytes. Before it are eight bytes: the lengths of header and body, as unsigned integers, the high byte first.
  */
 import type { RecordColumns } from '../storage/stored-log.ts';
 import { encodeJson, parseJson } from '../../api/codec/json.ts';
@@ -27,7 +26,7 @@ export type Frame =
 
 const PREFIX_BYTES = 8;
 const MAX_HEADER_BYTES = 4 * 1024 * 1024;
-/** The maximum size of the body of a frame, which a page with the largest object does not reach. */
+/** The maximum size of the body of a frame. */
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 const NOTHING = Buffer.alloc(0);
 

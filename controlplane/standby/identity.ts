@@ -98,7 +98,7 @@ export function peerClient(
   });
 }
 
-/** The certificate of a control plane for requests to others. It is issued for an hour, and again after a failure. */
+/** The certificate of a control plane for requests to others, which is issued again after an hour. */
 export function identityCredentials(frontProxyCa: Authority, clock: Clock): ClientCredentials {
   let current: { readonly issued: Promise<KeyAndCertificate>; readonly atMs: number } | undefined;
   return {

@@ -58,10 +58,7 @@ interface PeerRequest {
 export interface PeerRoute {
   readonly method: 'GET' | 'POST';
   readonly path: string;
-  /**
-   * Sends the response. A StatusError is answered with its code. Any other error becomes a 500 and is logged, unless the
-   * response has begun: then the connection breaks.
-   */
+  /** Sends the response, or throws a `StatusError`, which is answered with its code. */
   handle(request: PeerRequest): Promise<void>;
 }
 

@@ -38,10 +38,9 @@ export interface Promotion {
 const CATCH_UP_MS = 30_000;
 
 /**
- * Resolves when the data directory has the role of a first control plane. Throws a StatusError (409) for the operator if the
- * standby cannot be promoted. It then remains a standby, also if the storage fails; but if the follower was stopped before
- * that, only another process can continue. With `force`, it is accepted that the first does not answer, and that records are
- * missing.
+ * Resolves when the data directory has the role of a first control plane. If it throws, this is still a standby, but only
+ * another process can continue if the follower was stopped. The error is a StatusError (409) for the operator if the standby
+ * cannot be promoted. With `force`, records may be missing, and the first need not answer.
  */
 export async function promote(options: PromotionOptions, { force }: { readonly force: boolean }): Promise<Promotion> {
   const { follower, dataDirectory, of, clock, logger } = options;

@@ -46,7 +46,7 @@ export interface Standby {
   readonly port: number;
   /** Checks the certificates now and renews those that expire. Resolves to whether one was issued. */
   checkCertificates(): Promise<boolean>;
-  /** Resolves when this standby was promoted and the response has been sent. The caller then closes it. Never rejects. */
+  /** Resolves when this standby was promoted and the response is complete or its client is gone. The caller then closes it. */
   readonly promoted: Promise<void>;
   close(): Promise<void>;
 }
@@ -65,8 +65,8 @@ const STORE_ROLE_EVERY_MS = 10_000;
 
 /**
  * Starts the standby of another control plane. Resolves when the standby listens, and to `undefined` if this control plane is
- * the first of the two, which is started then. Throws a StartError for wrong flags, missing keys or an unfinished restore, and
- * a StorageError if the copy is in use.
+ * the first of the two, which is started then. Throws a `StartError` that says what the operator must change, or a
+ * `StorageError` if the copy is in use.
  */
 export async function startStandby(options: StandbyOptions): Promise<Standby | undefined> {
   const { flags, clock, logger } = options;
@@ -83,10 +83,7 @@ export async function startStandby(options: StandbyOptions): Promise<Standby | u
   return running;
 }
 
-/**
- * Opens the copy, as `openCopy` does. Resolves to `undefined` if it was promoted since the role was read: `orchlet promote
- * --force` writes the role itself until the copy is open here, and asks this process from then on.
- */
+/** Opens the copy, as `openCopy` does. Resolves to `undefined` if it was promoted since the role was read. */
 export async function openUnpromoted(
   dataDirectory: string,
   { role: before }: Role,
@@ -263,10 +260,7 @@ class RunningStandby implements Standby {
     return `this control plane is a standby of ${of} (${isConnected ? 'connected' : 'not connected'}; ${age}): use ${of}`;
   }
 
-  /**
-   * Stores for the next process at what time the copy was complete, at most every ten seconds. A promotion writes the file
-   * itself.
-   */
+  /** Stores for the next process at what time the copy was complete, at most every ten seconds. */
   #completed(atMs: number): void {
     const { clock, logger } = this.#options;
     if (this.#isPromoting || clock.monotonic() - this.#roleStoredMs < STORE_ROLE_EVERY_MS) return;

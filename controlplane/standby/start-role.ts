@@ -43,9 +43,9 @@ export async function startRole(options: StartRoleOptions): Promise<StartRole> {
     return { role: 'standby', completeAtMs: 0 };
   }
   const report = await reportOf({ ...options, url: other }, ANSWER_MS);
-  const own = promotionOf(role);
+  const ownPromotion = promotionOf(role);
   const promotion = report?.promotion;
-  if (promotion !== undefined && promotion.revision > own) {
+  if (promotion !== undefined && promotion.revision > ownPromotion) {
     logger.warn(
       { successor: other, at: formatTime(promotion.atMs) },
       'The other control plane was promoted later than this one',
@@ -54,7 +54,7 @@ export async function startRole(options: StartRoleOptions): Promise<StartRole> {
     await keepAside(options, storage);
     return { role: 'standby', completeAtMs: 0 };
   }
-  if (report !== undefined && own === 0)
+  if (report !== undefined && ownPromotion === 0)
     throw new StartError(
       `${dataDirectory} has the data of a first control plane, and ${other} is one as well: to keep the data of ${other}, give this one an empty --data-dir with the keys of the cluster`,
     );

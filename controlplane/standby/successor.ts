@@ -1,7 +1,6 @@
 /**
  * Keeps a first control plane from coming back after another one has taken its place. It remembers the URLs of the standbys
- * that followed it, in a file beside the database, and asks them at its next start, and when it did not run for a while. The
- * file is forgotten by a restore, as the role is.
+ * that followed it, in a file beside the database, and asks them at its next start, and when it did not run for a while.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -90,11 +89,11 @@ export async function findSuccessor(options: SuccessorOptions): Promise<string |
   const standbys = readStandbys(dataDirectory);
   if (standbys.length === 0) return undefined;
   const keys = await readClusterKeys(dataDirectory);
-  const own = promotionOf(readRole(dataDirectory));
+  const ownPromotion = promotionOf(readRole(dataDirectory));
   const reports = await Promise.all(
     standbys.map(async (url) => ({ url, report: await reportOf({ url, keys, clock, logger }, ANSWER_MS) })),
   );
-  return reports.find(({ report }) => (report?.promotion?.revision ?? 0) > own)?.url;
+  return reports.find(({ report }) => (report?.promotion?.revision ?? 0) > ownPromotion)?.url;
 }
 
 /**

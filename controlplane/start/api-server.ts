@@ -202,7 +202,7 @@ function healthChecks({
   isClosing,
 }: Parts): Pick<HealthOptions, 'live' | 'ready'> {
   const log: HealthCheck = { name: 'log', check: () => logger.check?.() };
-  /** Clients of this host, such as the agent of `orchlet up`, get this certificate, and refuse it once it is expired. */
+  /** Clients of this host get this certificate, and refuse it once it is expired. */
   const certificate: HealthCheck = {
     name: 'loopback-serving-certificate',
     check: () => {

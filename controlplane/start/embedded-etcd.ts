@@ -1,6 +1,6 @@
 /**
  * Runs a member of etcd beside this control plane (`--etcd=embedded`): the first host of a cluster begins one, further hosts
- * join it. The storage connects to it by the flags that `startEmbeddedEtcd` returns.
+ * join it.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -38,7 +38,7 @@ import { isStorageError } from '../storage/storage.ts';
 import { primaryAddress } from './host-address.ts';
 import type { Setting } from './setting.ts';
 
-/** How long a member waits for the others. After a power cut, hosts come back one after another. */
+/** How long a member waits for the others. */
 const QUORUM_MS = 300_000;
 const PROMOTE_MS = 300_000;
 const REPORT_EVERY_MS = 10_000;
@@ -46,9 +46,8 @@ const READ_TIMEOUT_MS = 2000;
 const READ_AGAIN_MS = 200;
 
 /**
- * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a `StartError`
- * if the flags exclude each other or the data directory has a database, if etcd cannot be run or is too old, if its cluster
- * cannot be joined, or if there is no majority within five minutes; and with the system's error if a file cannot be written.
+ * Starts etcd for `--etcd=embedded`. Resolves to the flags with those of a connection to this etcd. Rejects with a
+ * `StartError`, or with the error of the storage or of the system.
  */
 export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneFlags> {
   const { flags, clock, logger, onClose, onFatal } = setting;
@@ -93,11 +92,7 @@ export async function startEmbeddedEtcd(setting: Setting): Promise<ControlPlaneF
   }
 }
 
-/**
- * Chooses how etcd runs. A control plane that root runs as a service of systemd gets a unit for etcd. Once there is a unit for
- * a data directory, it runs the etcd of this directory, however root starts the control plane. Otherwise, etcd is a child
- * process of the control plane.
- */
+/** Chooses whether etcd runs as a unit of systemd or as a child process. */
 async function chooseRunner(options: EtcdRunnerOptions): Promise<EtcdRunner> {
   if (!systemdHost.isRunning || process.geteuid?.() !== 0) return new EtcdSupervisor(options);
   const present = await dataDirectoryOfUnit(hostUnits);
@@ -133,13 +128,17 @@ const urlOf = (address: string, port: number): string =>
   `https://${isIPv6(address) ? `[${address}]` : address}:${port}`;
 const localUrl = (flags: ControlPlaneFlags): string => urlOf('127.0.0.1', flags.etcdClientPort);
 
-interface Own {
+interface LocalMember {
   readonly address: string;
   readonly tls: GrpcTls;
 }
 
 /** Creates the first member of a cluster, or adds one to the cluster of `--etcd-join`. Writes its record before etcd starts. */
-async function createMember(flags: ControlPlaneFlags, paths: EtcdPaths, { address, tls }: Own): Promise<MemberRecord> {
+async function createMember(
+  flags: ControlPlaneFlags,
+  paths: EtcdPaths,
+  { address, tls }: LocalMember,
+): Promise<MemberRecord> {
   const name = `${hostname().toLowerCase()}-${randomBytes(4).toString('hex')}`;
   const peerUrl = urlOf(address, flags.etcdPeerPort);
   const isJoined = flags.etcdJoin.length > 0;

@@ -118,8 +118,7 @@ function storageOpener(
 
 /**
  * Repeats `open` while etcd is not available, for at most `withinMs`. After a power cut, control planes start before etcd has a
- * leader again, and a new process for each attempt would cost more. Rejects with the last error, and with any other error at
- * once.
+ * leader again. Rejects with the last error, and with any other error at once.
  */
 export async function whenAvailable<T>(
   open: () => Promise<T>,

@@ -79,9 +79,9 @@ export async function startLoops(
 }
 
 /**
- * Loads the modules of controllers and scheduler, a sixth of the program, while the first requests are served. A process does
- * so although it is not elected yet: an upgrade may have replaced the program on the disk when it is. Never rejects: work whose
- * modules cannot be loaded fails when it starts.
+ * Loads the modules of controllers and scheduler while the first requests are served. A process does so although it is not
+ * elected yet: an upgrade may have replaced the program on the disk when it is. Never rejects: work whose modules cannot be
+ * loaded fails when it starts.
  */
 async function loadWork({ flags, isClosing }: Parts, keys: ControllerKeys): Promise<void> {
   await loadControllers({ keys, enabled: flags.controllers, isOver: isClosing });

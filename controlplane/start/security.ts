@@ -140,8 +140,8 @@ function agentCredentialsOf(
     kubeletClientCertificate === '' ? undefined : followPair(kubeletClientCertificate, kubeletClientKey, clock, logger);
   return () => {
     const { kubeletClient } = pki.material();
-    const own = { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-    return { ...(pair?.() ?? own), ...(authorities === undefined ? {} : { ca: authorities.pem() }) };
+    const issued = { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+    return { ...(pair?.() ?? issued), ...(authorities === undefined ? {} : { ca: authorities.pem() }) };
   };
 }
 

@@ -22,10 +22,7 @@ import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storages } from '../storage/storages.ts';
 import type { Setting } from './setting.ts';
 
-/**
- * The space that the storage reserves, so that compaction works on a full disk. It is twice the size of the write-ahead log
- * between two checkpoints.
- */
+/** The space that the storage reserves, so that compaction works on a full disk. */
 const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
 
 /** What this phase adds for the phases after it. */
@@ -38,9 +35,8 @@ export interface StoresPhase extends Storages {
 }
 
 /**
- * Opens the storage and the registry. Rejects with a `StartError` if the flags do not fit together or if the data directory is
- * that of a standby or of a former first control plane, and with a `PlainError` after an interrupted restore. With SQLite,
- * rejects with a `StorageError` of code `locked` if another process uses the data directory.
+ * Opens the storage and the registry. Rejects with a `StartError` or a `PlainError` that says what the operator must change, or
+ * with a `StorageError`, such as `locked` if another process uses the data directory.
  */
 export async function openStores(setting: Setting): Promise<StoresPhase> {
   const { flags, clock, logger, schema, onClose } = setting;
@@ -63,7 +59,7 @@ export async function openStores(setting: Setting): Promise<StoresPhase> {
   return { directory, encryption, storage, overrides, registry };
 }
 
-/** Builds encryption at rest, if it is configured. It is loaded only then, as the storage on etcd is. */
+/** Builds encryption at rest, if it is configured. */
 async function openEncryption({ flags, clock, logger, metrics, onClose }: Setting): Promise<Encryption | undefined> {
   if (flags.encryptionProviderConfig === '') return undefined;
   const { buildEncryption } = await import('../storage/encryption/build.ts');

@@ -1,6 +1,6 @@
 /**
  * Lists the objects of one watch cache: all of them or a selection, in pages, now or at an earlier revision. A list shows one
- * state, also if it pauses. `WatchCache` owns it.
+ * state, also if it pauses.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';

@@ -1,6 +1,6 @@
 /**
  * Holds the objects of one watch cache: a `CachedObject` for each stored version, and a `CacheEvent` for each change. They are
- * created on first use and kept with the version, so that all readers share them. `WatchCache` and its lists read from here.
+ * created on first use and kept with the version, so that all readers share them.
  */
 import { CacheEvent } from './cache-event.ts';
 import type { CachedResource } from './cache-entry.ts';
@@ -23,7 +23,7 @@ export class CacheObjects {
   readonly #versions: ResourceVersions;
   readonly #context: ObjectContext;
   /** The objects of this cache, if another cache of the resource has its objects in the versions. */
-  readonly #own = new WeakMap<StoredVersion, CachedObject>();
+  readonly #unshared = new WeakMap<StoredVersion, CachedObject>();
 
   constructor({ resource, versions, freeze }: CacheObjectsOptions) {
     this.prefix = prefixOf(resource.group, resource.resource);
@@ -116,13 +116,13 @@ export class CacheObjects {
     const { view } = version;
     // Checking the owner avoids reading the object itself, which matters for lists with thousands of objects.
     if (version.viewOwner === this.#context) return view as CachedObject;
-    const own = this.#own.get(version);
-    if (own !== undefined) return own;
+    const unshared = this.#unshared.get(version);
+    if (unshared !== undefined) return unshared;
     const object = new CachedObject(this.#context, version);
     if (view === undefined || (view instanceof CachedObject && view.isAbandoned)) {
       version.view = object;
       version.viewOwner = this.#context;
-    } else this.#own.set(version, object);
+    } else this.#unshared.set(version, object);
     return object;
   }
 }

@@ -18,9 +18,6 @@ export interface CacheWatchOptions {
 
 /** A running watch of a cache. */
 export interface CacheWatchHandle extends WatchHandle {
-  /**
-   * Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. The server calls
-   * it before a watch ends.
-   */
+  /** Sends a bookmark if the watch takes bookmarks, is not behind, and has not shown the newest revision yet. */
   bookmark(): void;
 }

@@ -7,8 +7,7 @@
  * 4. The watches are notified, each with a guard of its own, so that a failure in one does not reach the commit.
  *
  * Steps 2 to 4 are one turn of the event loop. So a client that awaits a write then reads it, and no reader sees what is not
- * durable. The writes of one turn, and all that arrive during a commit, form a group, up to a limit. The revision log owns the
- * pipeline.
+ * durable. The writes of one turn, and all that arrive during a commit, form a group, up to a limit.
  */
 import type { LogBackend, LogRecord } from './log-backend.ts';
 import type { VersionChange } from './resource-versions.ts';

@@ -1,10 +1,7 @@
 /**
- * Compacts the history of the storage. Every two and a half minutes it drops versions that were superseded more than five
- * minutes (`--etcd-compaction-interval`) ago. It writes nothing if there were no writes. `start/stores.ts` starts it.
- *
- * The storage keeps the newest revision and the time of each compaction. If a process is killed before the end of its first
- * interval, the next process waits only for the rest of the interval. So the history is bounded however often the process
- * restarts.
+ * Compacts the history of the storage: twice in each window (`--etcd-compaction-interval`), it drops versions that were
+ * superseded before the window. A process counts from the last compaction of an earlier one, so that the history is bounded
+ * however often the process restarts.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';

@@ -1,7 +1,6 @@
 /**
- * Indexes a watch cache by label value and by selectable field. Field indexes are filled in pieces after the cache is loaded,
- * or by the first list that needs them. A label index is built when a selector uses the label for the second time. Every
- * event updates the indexes. With an index, the cost of a list depends on its result and not on the size of the cache.
+ * Indexes a watch cache by label value and by selectable field, so that the cost of a list depends on its result and not on the
+ * size of the cache. A label gets an index when selectors use it repeatedly.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { CachedObject } from './cached-object.ts';
@@ -99,7 +98,7 @@ export class EntryIndexes {
     }
   }
 
-  /** Updates all indexes for a changed entry. An index that cannot read an entry is dropped; lists then scan, or rebuild it. */
+  /** Updates all indexes for a changed entry. An index that cannot read an entry is dropped. */
   update(previous: CachedObject | undefined, current: CachedObject | undefined): void {
     for (const [id, index] of this.#indexes) {
       try {

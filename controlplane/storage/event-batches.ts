@@ -1,7 +1,4 @@
-/**
- * Divides the events of a watch into batches. They are small, because a client that reads nothing keeps one in memory.
- * `WatchFanout` calls this.
- */
+/** Divides the events of a watch into batches. They are small, because a client that reads nothing keeps one in memory. */
 import type { WatchEvent } from '../model/rest.ts';
 import type { CacheEntry } from './cache-entry.ts';
 

@@ -1,7 +1,6 @@
 /**
- * Finds the keys whose time has passed (events after an hour), which the revision log then deletes. It has a heap by time and
- * one timer. Expired keys are reported together, at most every ten seconds unless many are due, so that the expiries of an idle
- * cluster cost few commits.
+ * Finds the keys whose time has passed (events after an hour). It has a heap by time and one timer. Expired keys are reported
+ * together, at most every ten seconds unless many are due, so that the expiries of an idle cluster cost few commits.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { Heap } from '../../api/machinery/heap.ts';

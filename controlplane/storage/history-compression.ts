@@ -1,12 +1,9 @@
-/**
- * Compresses large values that were overwritten or deleted. Only the history keeps them, for five minutes, and few clients read
- * them again. Without it, 450 definitions of 54 KB, whose status is written twice, take three times their size.
- */
+/** Compresses large values that were overwritten or deleted. Only the history keeps them, and few clients read them again. */
 import { constants, deflateRaw } from 'node:zlib';
 import { ownBytes } from '../../api/machinery/own-bytes.ts';
 import type { StoredVersion } from './resource-versions.ts';
 
-/** The size from which on a value is compressed. Most objects are smaller, and would save little. */
+/** The size from which on a value is compressed. */
 const LARGE_BYTES = 16 * 1024;
 /** Values that do not become this much smaller, such as releases of Helm, stay as they are. */
 const WORTHWHILE_SHARE = 0.75;

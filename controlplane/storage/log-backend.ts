@@ -25,7 +25,6 @@ export interface LogMarks {
 
 /**
  * The number of revisions that are skipped, so that no client of an earlier state of the storage has seen the next revision.
- * Watches then list again and miss no change.
  */
 export const REVISION_LEAP = 1_000_000;
 

@@ -1,6 +1,6 @@
 /**
- * Delivers commits to the watches of a storage. `RevisionHistory` owns it. A commit is split once by resource (the first two
- * segments of keys). Each watch of a resource receives that part, and watches of other prefixes filter.
+ * Delivers commits to the watches of a storage. A commit is split once by resource (the first two segments of keys). Each watch
+ * of a resource receives that part, and watches of other prefixes filter.
  */
 import { StorageError, type StorageWatch, type WatchObserver } from './storage.ts';
 import type { VersionChange } from './resource-versions.ts';
@@ -54,7 +54,7 @@ export class LogWatches {
     }
   }
 
-  /** Notifies of a revision without changes. Watches of exactly one resource are left out, because they need no such notice. */
+  /** Notifies of a revision without changes. Watches of exactly one resource are left out. */
   proceeded(): void {
     for (const watch of this.#others) this.#guard(watch, () => watch.observer.onRevision?.());
   }

@@ -1,7 +1,7 @@
 /**
  * Encodes and reads the stored form of objects: JSON that begins with
  * `{"kind":K,"apiVersion":V,"metadata":{"name":N,"namespace":S,"labels":{L}`, so that the revision is inserted, and labels are
- * read, without parsing. The registry writes this form, and the watch cache reads it.
+ * read, without parsing.
  */
 import { escapeMarkup, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
@@ -34,7 +34,7 @@ export function encodeObject(object: KubeObject): Buffer {
     if (first[key] !== undefined) leading[key] = first[key];
   }
   let text = stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others } }).slice(0, -1);
-  // Member by member: a copy of an object with tens of thousands of members takes longer than its text.
+  // A copy of an object with tens of thousands of members would take longer than its text.
   for (const key of Object.keys(object)) {
     const value = object[key];
     if (value !== undefined && !LEADING.has(key)) text += `,${stringifyJson(key)}:${stringifyJson(value)}`;
@@ -49,23 +49,20 @@ function metadataStart(bytes: Buffer): number {
   return at + METADATA.length;
 }
 
-/**
- * Returns a copy with the revision as the first member of its metadata, in place of an earlier one. Storages use this function
- * as their `Stamp`.
- */
+/** Returns a copy with the revision as the first member of its metadata, in place of an earlier one. */
 export function stampRevision(bytes: Buffer, revision: number): Buffer {
   const start = metadataStart(bytes);
-  let restStart = start;
+  let othersStart = start;
   if (bytes.subarray(start, start + RESOURCE_VERSION.length).equals(RESOURCE_VERSION)) {
-    restStart = bytes.indexOf(QUOTE, start + RESOURCE_VERSION.length) + 1;
-    if (bytes[restStart] === COMMA) restStart += 1;
+    othersStart = bytes.indexOf(QUOTE, start + RESOURCE_VERSION.length) + 1;
+    if (bytes[othersStart] === COMMA) othersStart += 1;
   }
-  const member = `"resourceVersion":"${revision}"${bytes[restStart] === CLOSING_BRACE ? '' : ','}`;
-  const size = start + member.length + (bytes.length - restStart);
+  const member = `"resourceVersion":"${revision}"${bytes[othersStart] === CLOSING_BRACE ? '' : ','}`;
+  const size = start + member.length + (bytes.length - othersStart);
   const stamped = size < SHARED_SLAB_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
   bytes.copy(stamped, 0, 0, start);
   stamped.write(member, start, 'latin1');
-  bytes.copy(stamped, start + member.length, restStart);
+  bytes.copy(stamped, start + member.length, othersStart);
   return stamped;
 }
 

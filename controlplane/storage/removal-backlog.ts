@@ -1,7 +1,7 @@
 /**
  * Holds the records that the backend must remove after compactions, in order. A failed removal stays first in the backlog and
  * is retried. So the compaction mark never passes a record that is not removed yet, and the record of a deletion is removed
- * only after the values that it hides. Otherwise a restart would show deleted objects again. The revision log owns it.
+ * only after the values that it hides. Otherwise a restart would show deleted objects again.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 

@@ -1,7 +1,6 @@
 /**
  * Holds all versions of the objects of one resource: the current values in order of keys, and the changes above the compacted
- * revision. It is the only place where the storage keeps values. The storage writes here as it commits, and the watch cache of
- * the resource reads the same maps.
+ * revision. It is the only place where the storage keeps values.
  */
 import { inflateRawSync } from 'node:zlib';
 import { SortedKeys } from './sorted-keys.ts';
@@ -43,7 +42,7 @@ export class StoredVersion implements StoredValue {
     return this.#value ?? this.#inflate();
   }
 
-  /** Keeps only the raw deflate stream (RFC 1951) of the value. Reads inflate it. */
+  /** Keeps only the raw deflate stream (RFC 1951) of the value. */
   replaceByDeflated(deflated: Buffer): void {
     this.#deflated = deflated;
     this.#value = undefined;
@@ -51,8 +50,8 @@ export class StoredVersion implements StoredValue {
 
   /** Inflates once for several reads in one turn of the event loop: within a turn, a weak reference keeps its value. */
   #inflate(): Buffer {
-    const known = this.#inflated?.deref();
-    if (known !== undefined) return known;
+    const inflated = this.#inflated?.deref();
+    if (inflated !== undefined) return inflated;
     if (this.#deflated === undefined) throw new Error(`the version ${this.revision} of ${this.key} has no value`);
     const value = inflateRawSync(this.#deflated, { maxOutputLength: this.sizeBytes });
     this.#inflated = new WeakRef(value);
@@ -86,7 +85,7 @@ export function costOf({ previous }: VersionChange): number {
   return CHANGE_BYTES + (previous?.sizeBytes ?? 0);
 }
 
-/** Reads show the changes that were applied so far. Former states can be read down to the compacted revision. */
+/** The current values of one resource, and the changes from which its former states can be read. */
 export class ResourceVersions {
   readonly #current = new Map<string, StoredVersion>();
   readonly #keys = new SortedKeys();
@@ -125,7 +124,7 @@ export class ResourceVersions {
     }
   }
 
-  /** Returns the first `limit` values that `range` yields, or all without a limit. A generator is too slow for thousands. */
+  /** Returns the first `limit` values that `range` yields, or all without a limit. */
   page(prefix: string, startAfter: string, limit = Number.POSITIVE_INFINITY): StoredVersion[] {
     const found: StoredVersion[] = [];
     for (const keys of this.#keys.runs(prefix, startAfter)) {

@@ -1,7 +1,6 @@
 /**
  * Holds what readers of a storage see: the versions of all resources, the newest revision, the compacted revision, and the
- * watches. A storage enters what is durable and then delivers it. Each storage owns one (`history-storage.ts`): the storage of
- * one process (`revision-log.ts`), and the storage that several servers have on one etcd (`etcd/etcd-storage.ts`).
+ * watches. A storage enters what is durable and then delivers it.
  */
 import type { LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';

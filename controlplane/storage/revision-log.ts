@@ -1,10 +1,8 @@
 /**
  * Implements the storage over a durable backend, or in memory without one. It checks each write against the current values,
- * assigns its revision in the commit pipeline, and keeps the current values and the history of all resources. The backend
- * stores the records and checks nothing.
+ * assigns its revision in the commit pipeline, and keeps the current values and the history of all resources.
  *
- * A write of a key with a running write waits for it and is then checked against its outcome. `sqlite/sqlite-storage.ts` and
- * `memory.ts` create the log.
+ * A write of a key with a running write waits for it and is then checked against its outcome.
  */
 import type { StoredLog } from './stored-log.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -43,7 +41,7 @@ const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
 /** The time after which an expired key is deleted again if there was no room or the deletion was refused. */
 const EXPIRY_RETRY_MS = 60_000;
-/** The size of the pages of the stored log. Reading one takes about a millisecond of the thread that commits. */
+/** The size of the pages of the stored log. */
 const PAGE_BYTES = 512 * 1024;
 
 /** A storage that one process alone may use. */
@@ -172,10 +170,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
     return hasDropped;
   }
 
-  /**
-   * Removes obsolete records from the backend. Rejects if that fails. The removal is retried later if there was no room or it
-   * was refused; after any other error, the storage has failed.
-   */
+  /** Removes obsolete records from the backend. Rejects if that fails, also if it is tried again later. */
   discard(revisions: readonly number[]): Promise<void> {
     this.#queueRemoval(revisions);
     return this.#removals.drain();
@@ -308,7 +303,7 @@ export class RevisionLog extends HistoryStorage implements Storage {
       this.#compactEarly(1 / 4, 'History is compacted early, because too much was overwritten');
   }
 
-  /** Allows all removals and drops half of the history. Each probe that finds no room calls this again. */
+  /** Makes room for the backend, whose disk is full. */
   #compactForRoom(): void {
     this.#removals.releaseHolds();
     if (this.history.historyBytes > 0)

@@ -1,6 +1,6 @@
 /**
  * Keeps strings in order, in chunks of a few hundred. So adding one to 50,000 moves little memory, and a page of a list costs
- * only its own keys. `resource-versions.ts` has such a set for each resource.
+ * only its own keys.
  */
 
 /** The maximum number of keys of a chunk. Inserting a key moves the others of its chunk only. */

@@ -1,7 +1,7 @@
 /**
  * Reports whether the storage works, according to its last writes and its backend. A failure is final, and the process exits. A
  * full disk ends with the first value that is written, or with the first probe that succeeds. Probes also run while the backend
- * has a problem. The revision log owns it, and the health checks of the API server read it.
+ * has a problem.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -24,7 +24,7 @@ const PROBE_MS = 5000;
 /** The time that kube-apiserver waits for etcd in a health check. */
 const ANSWER_MS = 2000;
 
-/** The storage reports the outcome of each write to it. */
+/** The state of the storage, by the outcomes of its writes. */
 export class StorageHealth {
   readonly #options: StorageHealthOptions;
   #failure: Error | undefined;
@@ -62,7 +62,6 @@ export class StorageHealth {
     this.#failure = toError(cause);
     this.#probe?.cancel();
     logger.error({ err: this.#failure }, 'The storage failed and accepts no writes until the process restarts');
-    // The code that closes the storage exits the process anyway.
     if (this.#isClosed) return;
     try {
       onFailure?.(this.#failure);

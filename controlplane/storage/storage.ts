@@ -4,7 +4,6 @@
  *
  * Keys are `/<group>/<resource>/[<namespace>/]<name>`, and the core group is `core`. Values are opaque bytes. One increasing
  * revision counts the writes of all keys. A write is durable and visible to readers and watches before its promise resolves.
- * Readers never see what is not durable.
  */
 
 import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
@@ -106,8 +105,8 @@ export interface Storage {
    */
   oldestState(): number;
   /**
-   * Returns the newest revision at the last compaction, also if an earlier process ran it. Returns `undefined` if there was
-   * none, or if several processes compact, because none of them stores the time.
+   * Returns the newest revision at the last compaction, also if an earlier process ran it. Returns `undefined` if it is not
+   * known.
    */
   lastCompaction(): TimedRevision | undefined;
   /** Returns the number of values of each resource, by `/<group>/<resource>/`. */

@@ -2,7 +2,7 @@
  * Defines the records of the log in the form in which they are stored, as the worker thread and a standby have them, and takes
  * parts of them.
  */
-import type { KeptValue } from './value-transformer.ts';
+import type { ValueAtRest } from './value-transformer.ts';
 
 /** Records as parallel columns. `lengths[i]` is the length of the record's value in `values`, or -1 if the key was deleted. */
 export interface RecordColumns {
@@ -31,7 +31,7 @@ export function recordsBetween(records: RecordColumns, from: number, to = record
 }
 
 /** Yields the values with their keys, without a copy and without deletions. */
-export function* storedValues({ keys, lengths, values }: RecordColumns): Generator<KeptValue, void, undefined> {
+export function* storedValues({ keys, lengths, values }: RecordColumns): Generator<ValueAtRest, void, undefined> {
   let offset = 0;
   for (const [at, key] of keys.entries()) {
     const length = lengths[at] ?? -1;

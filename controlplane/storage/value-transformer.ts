@@ -4,7 +4,7 @@
  */
 
 /** A value in its stored form. */
-export interface KeptValue {
+export interface ValueAtRest {
   readonly key: string;
   readonly value: Buffer;
 }
@@ -16,27 +16,24 @@ export interface ValueTransformer {
    * with the value by providers that authenticate: the key by default, and in etcd the key of kube-apiserver.
    */
   seal(key: string, value: Buffer, context?: string): Buffer;
-  /**
-   * Fetches the keys that decrypt the values. It is called before `open`: with all stored values when a database is loaded, and
-   * for etcd with each page and each group of events.
-   */
-  unlock(values: Iterable<KeptValue>): Promise<void>;
+  /** Fetches the keys that decrypt the values. It is called before `open`. */
+  unlock(values: Iterable<ValueAtRest>): Promise<void>;
   /** Throws an error with the key if the value cannot be decrypted. */
-  open(key: string, kept: Buffer, context?: string): Buffer;
+  open(key: string, stored: Buffer, context?: string): Buffer;
 }
 
 const MARK = Buffer.from('k8s:enc:');
 
 /** Whether the stored form begins with the mark of encrypted values. */
-export const isSealed = (kept: Buffer): boolean =>
-  kept.length >= MARK.length && kept.compare(MARK, 0, MARK.length, 0, MARK.length) === 0;
+export const isSealed = (stored: Buffer): boolean =>
+  stored.length >= MARK.length && stored.compare(MARK, 0, MARK.length, 0, MARK.length) === 0;
 
 /** Used without a configuration. Encrypted values then cannot be read, and the start reports it. */
 export const plainValues: ValueTransformer = {
   seal: (_key, value) => value,
   unlock: () => Promise.resolve(),
-  open(key, kept) {
-    if (isSealed(kept)) throw new Error(`${key} is encrypted: give --encryption-provider-config`);
-    return kept;
+  open(key, stored) {
+    if (isSealed(stored)) throw new Error(`${key} is encrypted: give --encryption-provider-config`);
+    return stored;
   },
 };

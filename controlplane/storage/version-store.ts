@@ -1,4 +1,4 @@
-/** Holds the versions of all resources, in one `ResourceVersions` for each. `RevisionHistory` owns it. */
+/** Holds the versions of all resources, in one `ResourceVersions` for each. */
 import { HistoryCompression } from './history-compression.ts';
 import type { LogRecord } from './log-backend.ts';
 import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';

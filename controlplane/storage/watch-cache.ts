@@ -1,12 +1,9 @@
 /**
  * Implements the watch cache of one resource: every current object with its JSON bytes, and the changes since the last
- * compaction. The registry reads only from here and writes to `Storage`. A write is in the cache before its promise resolves.
- * `cache-objects.ts` holds the objects, `cache-list.ts` lists them, and `watch-fanout.ts` serves the watches.
+ * compaction. A write is in the cache before its promise resolves.
  *
  * Stored values are results of `encodeObject` of `object-bytes.ts`: JSON that begins with
- * `{"kind":K,"apiVersion":V,"metadata":{` and has no resourceVersion. The storage inserts the revision as it commits. So
- * `StoredValue.value` and `CacheEntry.bytes` are the same buffer, which begins with
- * `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",`.
+ * `{"kind":K,"apiVersion":V,"metadata":{` and has no resourceVersion. The storage inserts the revision as it commits.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { inOneSlice, inSlices, TimeSlice } from '../../api/machinery/time-slice.ts';
@@ -33,9 +30,8 @@ export interface WatchCache {
   /** Throws StorageError `compacted` or `future-revision` for a revision that cannot be read. */
   list(options: CacheListOptions): CacheList;
   /**
-   * Lists without blocking the event loop while it evaluates selectors: a selector by a field parses every object. The result
-   * is one state of the cache. It is a promise if one time slice is not enough, which rejects when the signal aborts. Throws as
-   * `list` does.
+   * Lists without blocking the event loop while it evaluates selectors. The result is one state of the cache. It is a promise
+   * if one time slice is not enough, which rejects when the signal aborts. Throws as `list` does.
    */
   listInSlices(options: CacheListOptions, signal?: AbortSignal): CacheList | Promise<CacheList>;
   /** Returns the number of objects, of a namespace or of all. */
@@ -64,7 +60,7 @@ interface WatchCacheOptions {
   readonly resource: CachedResource;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Freezes parsed objects deeply. Tests use it. */
+  /** Freezes parsed objects deeply. */
   readonly freeze?: boolean;
 }
 

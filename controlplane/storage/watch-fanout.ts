@@ -1,10 +1,10 @@
 /**
- * Delivers the changes of a cache to its watches. The events of a commit are computed once for each group of watches with
- * equal selections (`watch-groups.ts`), and every member receives the same array. A paused member has no buffer but a position,
- * and it catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
+ * Delivers the changes of a cache to its watches. The events of a commit are computed once for each group of watches with equal
+ * selections (`watch-groups.ts`), and every member receives the same array. A paused member has no buffer but a position, and
+ * it catches up from the recent batches of the group or from the history. A member that falls behind the history is closed.
  *
- * Conversion, encoding and sockets run inside a sink. An error of a sink closes its own watch, and an error of a selection
- * closes the watches that it was evaluated for. Clients open them again. No failure here reaches the commit.
+ * An error of a sink closes its own watch, and an error of a selection closes the watches that it was evaluated for. No failure
+ * here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { TimeSlice } from '../../api/machinery/time-slice.ts';
@@ -19,10 +19,7 @@ import { type Group, type GroupsSource, type Member, WatchGroups } from './watch
 import { tooOldText } from './version-errors.ts';
 
 const BOOKMARK_MS = 60_000;
-/**
- * The number of patient watches that get events in one turn of the event loop, which takes about 15 ms. With large events there
- * are fewer, because the turn ends when its time slice is spent.
- */
+/** The number of patient watches that get events in one turn of the event loop, which takes about 15 ms. */
 const TURN_WATCHES = 1000;
 /** The number of batches that a group keeps for members that are a little behind. */
 const RECENT_BATCHES = 128;
@@ -42,7 +39,7 @@ interface FanoutSource extends GroupsSource {
   watchFailed(error: unknown): void;
 }
 
-/** The watches of one cache. Its cache calls it after each commit, in the same turn of the event loop. */
+/** The watches of one cache. */
 export class WatchFanout {
   readonly #source: FanoutSource;
   readonly #groups: WatchGroups;
@@ -83,8 +80,8 @@ export class WatchFanout {
   }
 
   /**
-   * Sends events, which are in the order of their revisions, to the live watches that select them. Patient watches get them in
-   * later turns once this turn has served `TURN_WATCHES` of them or its time slice is spent.
+   * Sends events, which are in the order of their revisions, to the live watches that select them. Patient watches may get them
+   * in later turns.
    */
   deliver(events: readonly CacheEvent[]): void {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
@@ -132,7 +129,7 @@ export class WatchFanout {
     }
   }
 
-  /** Closes every watch, because changes up to `revision` are missing. Clients list again. */
+  /** Closes every watch, because changes up to `revision` are missing. */
   expire(revision: number): void {
     for (const { members } of this.#groups.all()) for (const member of members) this.#expire(member, revision);
   }
@@ -235,8 +232,7 @@ export class WatchFanout {
   }
 
   #awaitRevision(member: Member): void {
-    // A watch of a future revision is rare: its client knows the history of another cluster. The revision is checked again
-    // after a second.
+    // A watch of a future revision is rare: its client knows the history of another cluster.
     this.#source.clock.after(1000, () => {
       if (!member.closed && !member.paused && !member.live) this.#catchUp(member);
     });

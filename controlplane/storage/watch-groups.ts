@@ -1,7 +1,6 @@
 /**
  * Holds the watches of one cache in groups of equal selections, and finds the groups that an event concerns. Each group has a
  * route: a key, a field value or a namespace that all its events have. So an event is compared with few selections.
- * `WatchFanout` owns it.
  */
 import type { WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
@@ -17,7 +16,7 @@ export interface Group {
   recentFrom: number;
 }
 
-/** A watch of a group. `WatchFanout` delivers to it. */
+/** A watch of a group. */
 export interface Member {
   readonly sink: WatchSink;
   readonly group: Group;

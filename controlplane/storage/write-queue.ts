@@ -23,10 +23,7 @@ export interface PendingWrite extends RequestedWrite {
 
 /** The number of records from which on a group takes no further transaction. */
 const COMMIT_RECORDS = 2000;
-/**
- * The maximum size of a group of several transactions. With the write-ahead log between two checkpoints, it is smaller than the
- * reserve on the disk.
- */
+/** The maximum size of a group of several transactions. */
 const COMMIT_BYTES = 4 * 1024 * 1024;
 
 /** Takes writes in any number; only commits empty it. */

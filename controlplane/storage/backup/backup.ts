@@ -1,6 +1,6 @@
 /**
  * Defines what a backup of the control plane contains, and works on copies of its storage and on the storage of a control plane
- * that does not run. `orchlet backup` and `orchlet restore` do the rest.
+ * that does not run.
  */
 import { dirname, join } from 'node:path';
 import Database from 'better-sqlite3';

@@ -1,7 +1,4 @@
-/**
- * Builds encryption at rest from its configuration file. Returns `undefined` without a file. The control plane calls it
- * at start.
- */
+/** Builds encryption at rest from its configuration file. */
 import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Logger } from '../../../api/component/logger.ts';

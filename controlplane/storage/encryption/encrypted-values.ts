@@ -2,7 +2,7 @@
  * Implements the storage's value transformer for an encryption configuration. It selects the providers of a storage
  * key, and finds the provider that encrypted a value.
  */
-import { type KeptValue, type ValueTransformer, isSealed } from '../value-transformer.ts';
+import { type ValueAtRest, type ValueTransformer, isSealed } from '../value-transformer.ts';
 import type { ResourceProviders } from './encryption-config.ts';
 import type { EncryptionProvider } from './provider.ts';
 
@@ -33,12 +33,12 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
     }
     return found;
   };
-  const openerOf = (key: string, kept: Buffer): EncryptionProvider | undefined => {
-    const own = providersOf(key);
-    if (!isSealed(kept)) return own.length === 0 ? undefined : own.find(({ prefix }) => prefix === '');
+  const openerOf = (key: string, stored: Buffer): EncryptionProvider | undefined => {
+    const ofResource = providersOf(key);
+    if (!isSealed(stored)) return ofResource.length === 0 ? undefined : ofResource.find(({ prefix }) => prefix === '');
     // A value that was encrypted under another row of the configuration stays readable while the configuration contains
     // its provider.
-    return [...own, ...all].find(({ prefix }) => prefix !== '' && startsWith(kept, prefix));
+    return [...ofResource, ...all].find(({ prefix }) => prefix !== '' && startsWith(stored, prefix));
   };
   return {
     keyServices: all.flatMap(({ checkKeyService }) => checkKeyService ?? []),
@@ -48,7 +48,7 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
       if (writer === undefined || writer.prefix === '') return value;
       return Buffer.concat([Buffer.from(writer.prefix), writer.seal(value, context)]);
     },
-    async unlock(values: Iterable<KeptValue>) {
+    async unlock(values: Iterable<ValueAtRest>) {
       const sealed = new Map<EncryptionProvider, Buffer[]>();
       for (const { key, value } of values) {
         const opener = openerOf(key, value);
@@ -59,17 +59,17 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
       }
       for (const [opener, list] of sealed) await opener.unlock?.(list);
     },
-    open(key, kept, context = key) {
-      const opener = openerOf(key, kept);
+    open(key, stored, context = key) {
+      const opener = openerOf(key, stored);
       if (opener === undefined) {
-        if (!isSealed(kept) && providersOf(key).length === 0) return kept;
-        const why = isSealed(kept)
+        if (!isSealed(stored) && providersOf(key).length === 0) return stored;
+        const why = isSealed(stored)
           ? 'no configured provider matches its prefix'
           : 'it is not encrypted, and identity is not a configured provider';
         throw new Error(`${key} cannot be read: ${why}`);
       }
       try {
-        return opener.open(kept.subarray(opener.prefix.length), context);
+        return opener.open(stored.subarray(opener.prefix.length), context);
       } catch (error) {
         throw new Error(`${key} cannot be decrypted`, { cause: error });
       }
@@ -80,8 +80,8 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
   };
 }
 
-const startsWith = (kept: Buffer, prefix: string): boolean =>
-  kept.subarray(0, prefix.length).toString('latin1') === prefix;
+const startsWith = (stored: Buffer, prefix: string): boolean =>
+  stored.subarray(0, prefix.length).toString('latin1') === prefix;
 
 function covers(pattern: string, resource: string, group: string): boolean {
   if (pattern === '*.*') return true;

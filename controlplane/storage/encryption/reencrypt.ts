@@ -1,6 +1,6 @@
 /**
  * Writes all objects again that the configuration encrypts, so that all are encrypted with its first provider. The addresses of
- * running servers are left out: each server writes its own every ten seconds.
+ * running servers are left out.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { SERVER_ADDRESSES } from '../etcd/keys.ts';

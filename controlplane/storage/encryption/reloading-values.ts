@@ -45,12 +45,12 @@ export function reloadingValues(first: EncryptedValues, clock: Clock): Reloading
       // If the previous configuration cannot fetch a key any more, `open` fails for the values of that key alone.
       await Promise.all([current.unlock(list), previous?.unlock(list).catch(() => undefined)]);
     },
-    open(key, kept, context) {
+    open(key, stored, context) {
       try {
-        return current.open(key, kept, context);
+        return current.open(key, stored, context);
       } catch (error) {
         if (previous === undefined) throw error;
-        return previous.open(key, kept, context);
+        return previous.open(key, stored, context);
       }
     },
     close() {

@@ -1,8 +1,4 @@
-/**
- * Decides how the members of an etcd cluster change: a member joins without a vote and gets it once it has caught up, and
- * leaves only if a majority of the others answers. `start/embedded-etcd.ts` joins, and the commands of `orchlet etcd` show and
- * remove.
- */
+/** Decides how the members of an etcd cluster change. A member joins without a vote and gets it once it has caught up. */
 import type { GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { EtcdError } from '../etcd/etcd-client.ts';
@@ -44,7 +40,7 @@ export const hexId = (id: string): string => BigInt(id).toString(16);
 
 const STATUS_MS = 3000;
 
-/** Reads the status of each member from itself. A member that does not answer within three seconds has none. */
+/** Reads the status of each member from itself. A member that does not answer in time has none. */
 export async function healthOf(members: readonly EtcdMember[], tls: GrpcTls): Promise<readonly MemberHealth[]> {
   return Promise.all(
     members.map(async (member): Promise<MemberHealth> => {
@@ -139,15 +135,15 @@ interface Promotion extends Joining {
   readonly timeoutMs: number;
 }
 
-/** Waits until a learner can vote. Resolves when the member has its vote. Removes a learner at the timeout, and throws. */
+/** Gives a learner its vote once it has caught up. Removes it at the timeout, and throws an `EtcdError`. */
 export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }: Promotion): Promise<void> {
   const end = clock.monotonic() + timeoutMs;
-  const own = async (etcd: EtcdMembers): Promise<EtcdMember | undefined> =>
+  const joiningMember = async (etcd: EtcdMembers): Promise<EtcdMember | undefined> =>
     (await etcd.list()).find(({ peerUrls }) => peerUrls.includes(peerUrl));
   for (;;) {
     try {
       await withFirst(servers, tls, async (etcd) => {
-        const member = await own(etcd);
+        const member = await joiningMember(etcd);
         if (member === undefined) throw new EtcdError(`the cluster has no member at ${peerUrl} any more`);
         if (member.isLearner) await etcd.promote(member.id);
       });
@@ -157,7 +153,7 @@ export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }:
       if (clock.monotonic() < end) await clock.sleep(PROMOTE_EVERY_MS);
       else {
         await withFirst(servers, tls, async (etcd) => {
-          const member = await own(etcd);
+          const member = await joiningMember(etcd);
           if (member?.isLearner === true) await etcd.remove(member.id);
         });
         const why = `the member at ${peerUrl} has not caught up within ${timeoutMs / 1000} s and was removed again`;

@@ -1,6 +1,6 @@
 /**
- * Runs etcd in a systemd unit of its own, which the control plane writes: the member votes on while orchlet is upgraded or has
- * crashed, starts with its host, and has no rights but to its own directory. The unit is not stopped with the control plane.
+ * Runs etcd in a systemd unit of its own, which the control plane writes and does not stop: the member votes on while orchlet
+ * is upgraded or has crashed, and starts with its host.
  */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -193,7 +193,7 @@ function quoted(word: string): string {
   return `"${word.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('%', '%%')}"`;
 }
 
-/** Resolves a program as a shell does. Units need the path. */
+/** Resolves a program as a shell does. */
 async function absolutePath(binary: string): Promise<string> {
   if (binary.includes('/')) return resolve(binary);
   for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {

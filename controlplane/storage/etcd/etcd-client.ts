@@ -1,6 +1,6 @@
 /**
  * Implements a client of an etcd cluster (API v3 over gRPC) for `orchlet migrate`: pages of a range, creates, leases,
- * compaction. `EtcdError` is also the error of the commands and parts that change the members of etcd.
+ * compaction.
  */
 import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
@@ -58,9 +58,7 @@ type Rpc = GrpcClient<typeof ETCD_MESSAGES, typeof ETCD_METHODS>;
 const PAGE = 500;
 const CALL = { timeoutMs: 30_000 };
 const REACH_WITHIN_MS = 5000;
-/**
- * The maximum revision. Numbers up to twice as large are exact. No cluster reaches it: a thousandth of it takes decades.
- */
+/** The maximum revision. Numbers up to twice as large are exact. No cluster reaches it. */
 const LARGEST_REVISION = 2 ** 52;
 
 /** Connects to etcd. Throws `EtcdError` if a text is no URL of a server, or if no server answers. */

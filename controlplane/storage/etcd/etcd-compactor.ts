@@ -1,7 +1,7 @@
 /**
  * Compacts the history of etcd once an interval, with the protocol of kube-apiserver: all servers on one etcd, kube-apiservers
  * among them, try to write the next version of the key `compact_rev_key`, and the first one that succeeds compacts. The value
- * of the key is the compacted revision. `etcd-storage.ts` starts it.
+ * of the key is the compacted revision.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

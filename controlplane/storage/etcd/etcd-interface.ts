@@ -96,7 +96,7 @@ export function endOf(prefix: string): Buffer {
 /** The maximum size of a message: a page of the largest objects, which have 1.5 MiB each. */
 export const LARGEST_MESSAGE_BYTES = 1024 * 1024 * 1024;
 
-/** IDs of leases are below this, so that a number holds them exactly. etcd takes any ID that is free. */
+/** IDs of leases are below this, so that a number holds them exactly. */
 export const LEASE_IDS = 2 ** 48;
 
 /**

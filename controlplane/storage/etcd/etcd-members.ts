@@ -1,7 +1,4 @@
-/**
- * Reads and changes the members of an etcd cluster (API v3 over gRPC): their names and URLs, which one leads, and alarms.
- * `etcd-membership.ts` decides what may be changed; commands and tests call both.
- */
+/** Reads and changes the members of an etcd cluster (API v3 over gRPC): their names and URLs, which one leads, and alarms. */
 import { createHash } from 'node:crypto';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';
@@ -91,8 +88,7 @@ export class EtcdMembers {
   }
 
   /**
-   * Creates the access to the member with this URL (`https://10.0.0.1:2379`). Opens no connection yet. Throws `EtcdError` if
-   * the text is no such URL.
+   * Creates the access to the member with this URL (`https://10.0.0.1:2379`). Throws `EtcdError` if the text is no such URL.
    */
   static async at(url: string, tls: GrpcTls): Promise<EtcdMembers> {
     const server = etcdTarget(url);

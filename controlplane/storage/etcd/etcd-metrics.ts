@@ -1,6 +1,5 @@
 /**
  * Measures the requests to etcd with the metrics of kube-apiserver: durations, requests and failures by operation and resource.
- * The writer and the reader of the storage on etcd report to it; `start/etcd-store.ts` creates it.
  *
  * What belongs to no single resource has empty labels: reading the state of all (`list`), and asking for the newest revision
  * (`get`), which every consistent read of clients waits for.

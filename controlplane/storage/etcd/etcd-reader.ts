@@ -1,6 +1,5 @@
 /**
  * Reads the state of an etcd cluster and converts keys and values of kube-apiserver to records of this project.
- * `etcd-storage.ts` calls it.
  *
  * Keys of other programs and of unknown resources are ignored. A value that cannot be read is logged, counted and skipped, so
  * that one object does not stop the server. Only at the start, a value that cannot be decrypted is an error: with a wrong key,
@@ -117,11 +116,11 @@ export class EtcdReader {
 
   /** Fetches the keys of encrypted values. */
   async unlock(events: readonly EtcdEvent[]): Promise<void> {
-    const kept = events.flatMap(({ key: etcdKey, value }) => {
+    const values = events.flatMap(({ key: etcdKey, value }) => {
       const key = value === undefined ? undefined : this.#keyOf(etcdKey);
       return key === undefined || value === undefined ? [] : [{ key, value }];
     });
-    await this.#layout.transformer.unlock(kept);
+    await this.#layout.transformer.unlock(values);
   }
 
   /** Converts changes of etcd. Leaves out keys that are not of objects, and values that cannot be read. */

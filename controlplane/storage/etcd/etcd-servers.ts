@@ -1,6 +1,6 @@
 /**
  * Makes calls to the members of an etcd cluster, one of which is used at a time. When it does not answer, the next one that has
- * a connection takes over. `etcd-storage.ts` and its parts call it.
+ * a connection takes over.
  *
  * Failures are `StorageError`s. A read that got no answer is repeated, at another member if there is one, and so is a write
  * that was certainly not executed. Any other write that breaks off has an unknown outcome.
@@ -71,8 +71,8 @@ export class EtcdServers {
   }
 
   /**
-   * Creates the access to the servers of etcd. Opens no connection yet. Throws a StorageError `unusable` if there is no server,
-   * or if a text is no URL of a server.
+   * Creates the access to the servers of etcd. Throws a StorageError `unusable` if there is no server, or if a text is no URL
+   * of a server.
    */
   static async open(options: EtcdServersOptions): Promise<EtcdServers> {
     const { servers, tls } = options;
@@ -92,9 +92,8 @@ export class EtcdServers {
   }
 
   /**
-   * Replaces the members. Those that stay keep their connections. If the one in use is not among them, the first one is used.
-   * Does nothing if `urls` is empty or the connections are closed. Throws a StorageError `unusable` if one of `urls` is no URL
-   * of a server, and then changes nothing.
+   * Replaces the members, unless `urls` is empty or the connections are closed. Throws a StorageError `unusable` if one of
+   * `urls` is no URL of a server, and then changes nothing.
    */
   async replace(urls: readonly string[]): Promise<void> {
     const present = new Map(this.#members.map((member) => [member.url, member]));
@@ -120,7 +119,7 @@ export class EtcdServers {
   }
 
   /**
-   * Makes a call at the member in use, and repeats it at the next one as the header of the file says. Rejects with a
+   * Makes a call at the member in use, and repeats it as the head of the file says. A failed call rejects with a
    * `StorageError`.
    */
   async run<T>(
@@ -145,7 +144,7 @@ export class EtcdServers {
 
   /**
    * Watches at the member in use. Resolves when the signal aborts, when the member ends the watch, or when another member is
-   * used. Rejects with the error that broke it. A member ends it when its cluster has no leader.
+   * used. Rejects with the error that broke it.
    */
   async watch(
     request: { readonly key: Buffer; readonly rangeEnd: Buffer; readonly startRevision: number },

@@ -4,7 +4,6 @@
  *
  * One watch of etcd (`etcd-watch.ts`) fills the versions of all resources. A write is one transaction of etcd, which compares
  * the revisions of its keys, and resolves when the watch has shown it. Everything in memory is complete up to `revision()`.
- * `catchUp` reads the newest revision from a majority of etcd and waits for it.
  */
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -203,10 +202,7 @@ class EtcdStorage extends HistoryStorage implements Storage {
     });
   }
 
-  /**
-   * Reloads all objects, because etcd has compacted changes that this server has not read. Watches of clients close, so that
-   * they list again.
-   */
+  /** Reloads all objects, because etcd has compacted changes that this server has not read. */
   async #reload(): Promise<void> {
     const { logger } = this.#options;
     const revision = await this.#newest.get();

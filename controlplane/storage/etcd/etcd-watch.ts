@@ -1,9 +1,9 @@
 /**
  * Follows all changes of an etcd cluster with one watch of every key. A watch that breaks is opened again after the last
- * applied revision, so that nothing is missing. `etcd-storage.ts` starts it.
+ * applied revision, so that nothing is missing.
  *
  * All keys are watched, and not only the keys of the API server, because then every revision has an event. So the state is
- * complete up to each applied revision, without progress notifications, which older releases of etcd send too early.
+ * complete up to each applied revision.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';

@@ -1,4 +1,4 @@
-/** Writes to etcd: one transaction for each write, which compares revisions of its keys first. `etcd-storage.ts` calls it. */
+/** Writes to etcd: one transaction for each write, which compares revisions of its keys first. */
 import { GrpcError } from '../../../api/grpc/grpc-error.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';

@@ -1,6 +1,6 @@
 /**
  * Translates between the keys of the storage (`/apps/deployments/default/web`) and those that kube-apiserver uses in etcd
- * (`/registry/deployments/default/web`). `transfer.ts` and the storage on etcd call it.
+ * (`/registry/deployments/default/web`).
  *
  * Built-in resources have no group in their keys, with two exceptions, and some have an older name. Custom resources have their
  * group: `/registry/example.com/widgets/default/w1`.
@@ -63,11 +63,11 @@ export function etcdKeys(prefix: string, has: (resource: string) => boolean = ()
   const toPath = new Map<string, string>();
   const toResource = new Map<string, string>();
   for (const { group, resource } of builtinResources()) {
-    const own = `${group === '' ? 'core' : group}/${resource}`;
+    const storagePath = `${group === '' ? 'core' : group}/${resource}`;
     const path = builtInPath(group, resource);
     if (group === 'events.k8s.io') continue; // The same objects as the events of the core group.
-    toPath.set(own, path);
-    toResource.set(path, own);
+    toPath.set(storagePath, path);
+    toResource.set(path, storagePath);
   }
   toPath.set('core/masterleases', 'masterleases');
   toResource.set('masterleases', 'core/masterleases');
@@ -76,8 +76,8 @@ export function etcdKeys(prefix: string, has: (resource: string) => boolean = ()
       if (key === NODE_PORTS_KEY) return `${root}/${NODE_PORTS}`;
       const [, group = '', resource = '', ...name] = key.split('/');
       if (name.length < 1 || name.length > 2) throw new Error(`${key} is not the key of an object`);
-      const own = `${group}/${resource}`;
-      return [root, toPath.get(own) ?? own, ...name].join('/');
+      const storagePath = `${group}/${resource}`;
+      return [root, toPath.get(storagePath) ?? storagePath, ...name].join('/');
     },
     fromEtcd(etcdKey) {
       if (!etcdKey.startsWith(`${root}/`)) throw new Error(`${etcdKey} is not below ${root}/`);
@@ -86,11 +86,12 @@ export function etcdKeys(prefix: string, has: (resource: string) => boolean = ()
       const [first = '', second = ''] = segments;
       if (SERVER_STATE.includes(first)) return undefined;
       const ofTwoSegments = toResource.get(`${first}/${second}`);
-      const own = ofTwoSegments ?? toResource.get(first) ?? (first.includes('.') ? `${first}/${second}` : undefined);
+      const storagePath =
+        ofTwoSegments ?? toResource.get(first) ?? (first.includes('.') ? `${first}/${second}` : undefined);
       const name = segments.slice(ofTwoSegments !== undefined || !toResource.has(first) ? 2 : 1);
-      if (own === undefined || name.length < 1 || name.length > 2 || name.includes(''))
+      if (storagePath === undefined || name.length < 1 || name.length > 2 || name.includes(''))
         throw new Error(`${etcdKey} is of no resource that this version knows`);
-      return has(`/${own}/`) ? `/${own}/${name.join('/')}` : undefined;
+      return has(`/${storagePath}/`) ? `/${storagePath}/${name.join('/')}` : undefined;
     },
   };
 }

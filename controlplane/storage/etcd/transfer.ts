@@ -59,10 +59,9 @@ interface Copied extends Contents {
 }
 
 /**
- * Writes all objects to etcd, which must have no key below the prefix. The next revision of etcd should be above all those of
- * the storage, because a client that still holds a larger one would miss changes. etcd counts up by one with each write:
- * with `countsUp`, empty writes make up for the difference, a few thousand in a second. Throws `TransferError` if there are
- * keys below the prefix, and `EtcdError` if etcd refuses a write.
+ * Writes all objects to etcd, which must have no key below the prefix. With `countsUp`, empty writes then raise the revision of
+ * etcd to that of the storage, because a client that still holds a larger one would miss changes. Throws `TransferError` if
+ * there are keys below the prefix, and `EtcdError` if etcd refuses a write.
  */
 export async function copyToEtcd(
   storage: Storage,
@@ -97,10 +96,7 @@ export async function copyToEtcd(
 
 const objectsCopied = (done: number): string => `${done} objects copied`;
 
-/**
- * Counts the revision of etcd up by empty writes, and drops the history, so that every watch lists again. Does nothing if
- * `revision` is reached already.
- */
+/** Counts the revision of etcd up by empty writes, and drops its history. Does nothing if `revision` is reached already. */
 async function countUp({ etcd, progress }: EtcdLayout, revision: number): Promise<void> {
   const key = 'orchlet/migration';
   let newest = await etcd.revision();

@@ -1,7 +1,7 @@
 /**
  * Defines the format of the SQLite file: its tables, and what a row of them may hold. A file may come from a backup that others
  * could change. SQLite runs the triggers and views of a file, and keeps any type in any column, so the schema and each row are
- * compared with the format before they are used. `database.ts` calls it.
+ * compared with the format before they are used.
  */
 import type Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';

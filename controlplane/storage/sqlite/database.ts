@@ -1,6 +1,6 @@
 /**
  * Owns the SQLite file of the storage: its format, opening it or refusing it, and the statements. It has one table of records
- * in the order of revisions and no index besides, so a small write changes one page. It runs in the worker.
+ * in the order of revisions and no index besides, so that a small write changes few pages. It runs in the worker.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
@@ -51,24 +51,18 @@ export interface LogDatabase {
   remove(marks: LogMarks, revisions: readonly number[]): void;
   /** Finds and removes the records that a compaction up to the `compactedRevision` of the marks makes obsolete. */
   compact(marks: LogMarks): void;
-  /**
-   * Writes the newest revision again to find out whether writes succeed. The data does not change. A checkpoint that failed
-   * is due again. Throws `full` also if only deletions have room.
-   */
+  /** Writes the newest revision again to find out whether writes succeed. Throws `full` also if only deletions have room. */
   probe(lastRevision: number): void;
   /** Copies the database to another file, which must not exist. Yields to the event loop between steps. */
   copyTo(file: string): Promise<void>;
-  /**
-   * Runs a checkpoint if the write-ahead log is long. Returns whether it ran one. Throws SQLite's error, and then a call tries
-   * again when the log has grown by `RETRY_PAGES`.
-   */
+  /** Runs a checkpoint if the write-ahead log is long. Returns whether it ran one. */
   checkpointIfLong(): boolean;
   close(): void;
 }
 
 /**
- * Opens or creates the database, and locks it until it is closed or the process exits. Throws `StorageError` if another process
- * has it, if it is damaged, of a newer format, or cannot be written.
+ * Opens or creates the database, and locks it until it is closed or the process exits. Throws a `StorageError` if it cannot be
+ * opened and written.
  */
 export function openDatabase(options: DatabaseOptions): LogDatabase {
   makeDirectory(dirname(options.file));
@@ -103,9 +97,7 @@ function makeDirectory(directory: string): void {
   }
 }
 
-/**
- * Takes the write lock, which fails if another process holds the file or the file is not writable, and then checks the format.
- */
+/** Takes the write lock, and checks the format. */
 function checkOwner(database: Database.Database, file: string): void {
   database.exec('BEGIN IMMEDIATE; COMMIT');
   checkFormat(database, file);
@@ -174,8 +166,8 @@ class SqliteLog implements LogDatabase {
   readonly #delete: Database.Statement;
   readonly #mark: Database.Statement;
   /**
-   * The pages of a log that the previous process left count, too. Otherwise a process that is killed repeatedly would never run
-   * a checkpoint.
+   * Counts the pages of a log that the previous process left, because a process that is killed repeatedly would never run a
+   * checkpoint.
    */
   #pagesSinceCheckpoint: number;
   #hasCheckpointFailed = false;

@@ -1,7 +1,6 @@
 /**
  * Holds space on the disk in a file beside the database. When the disk is full, the write-ahead log cannot grow, and a
- * checkpoint fails if the database file must grow for it. The space of this file is enough for the checkpoint. `disk-room.ts`
- * decides when it is released and restored.
+ * checkpoint fails if the database file must grow for it. The space of this file is enough for the checkpoint.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
@@ -40,7 +39,7 @@ export class DiskReserve {
     return this.#sizeBytes > 0 && !this.#isHeld;
   }
 
-  /** Releases the reserve. Returns whether the disk has more free space now. */
+  /** Releases the reserve. Returns whether there was any to release. */
   release(): boolean {
     if (!this.#isHeld) return false;
     rmSync(this.#file, { force: true });
@@ -64,8 +63,7 @@ export class DiskReserve {
       this.#isHeld = true;
     } catch (error) {
       rmSync(this.#file, { force: true });
-      // A limit on file sizes (`ulimit -f`) is not a full disk, and free space does not help. The storage then works without a
-      // reserve.
+      // A limit on file sizes (`ulimit -f`) is not a full disk, and free space does not help.
       if (codeOf(error) === 'EFBIG') this.#sizeBytes = 0;
       else if (!isDiskFull(error)) throw error;
     }

@@ -1,13 +1,9 @@
 /**
- * Makes room for transactions on a full disk. A transaction that finds no room gets it in two steps:
+ * Makes room for transactions on a full disk: a checkpoint lets them overwrite the write-ahead log, and releasing the reserve
+ * makes room for the checkpoint.
  *
- * 1. A checkpoint moves the write-ahead log into the database file, so that the transaction can overwrite the log.
- * 2. If the database file must grow for the checkpoint, the reserve is released.
- *
- * From then on, the database may use its free pages but must not grow, so that later checkpoints need no more room. Deletions
- * may grow it a little, because they free space. The reserve is restored once the disk has room again. Probes check this, and
- * so do transactions that would otherwise be refused. An exhausted disk quota is a full disk. `database.ts` uses this file in
- * the worker.
+ * While the reserve is released, the database may use its free pages but must not grow. Only deletions may grow it a little,
+ * because they free space. An exhausted disk quota is a full disk.
  */
 import type Database from 'better-sqlite3';
 import { isStorageError, StorageError } from '../storage.ts';
@@ -90,7 +86,7 @@ export class DiskRoom {
     if (free > FREE_PAGES_KEPT && free * 4 > this.#number('page_count')) this.#vacuum();
   }
 
-  /** Restores the reserve if the disk has room for it, with the database's free pages counted in. */
+  /** Restores the reserve if the disk has room for it. */
   restore(): void {
     if (!this.#reserve.isReleased) return;
     const spare = this.#number('freelist_count') - 2 * this.#workablePages;
@@ -104,10 +100,7 @@ export class DiskRoom {
     this.#limitGrowth(0);
   }
 
-  /**
-   * The log length in pages at which a checkpoint begins. A log of that length fits into half of the reserve, if there is one.
-   * It is 0 while the reserve is released: a checkpoint then follows each transaction, so that the log does not grow.
-   */
+  /** The length of the log in pages at which a checkpoint begins: at most half of the reserve, and 0 while it is released. */
   get checkpointPages(): number {
     return this.#reserve.isReleased ? 0 : this.#logPages;
   }
@@ -117,7 +110,7 @@ export class DiskRoom {
     return this.#reserve.isReleased && this.#number('freelist_count') < this.#workablePages;
   }
 
-  /** Shortens the file. If there is no room for that, the free pages remain until the next call. */
+  /** Shortens the file if there is room for that. */
   #vacuum(): void {
     this.#fullError(() => this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`));
   }
@@ -151,10 +144,7 @@ export class DiskRoom {
     return Number(this.#database.pragma(pragma, { simple: true }));
   }
 
-  /**
-   * Runs the work, which SQLite undoes if a write fails. Returns the error if the disk was full, or `undefined` on success.
-   * Throws other errors.
-   */
+  /** Runs the work. Returns the error if the disk was full, or `undefined` on success. Throws other errors. */
   #fullError(work: () => unknown): unknown {
     for (let isRepeated = false; ; isRepeated = true) {
       try {

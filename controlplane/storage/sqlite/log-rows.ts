@@ -1,4 +1,4 @@
-/** Reads the rows of the log and its marks. `database.ts` writes them. It runs in the worker. */
+/** Reads the rows of the log and its marks. It runs in the worker. */
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import type Database from 'better-sqlite3';
 import type { LogMarks } from '../log-backend.ts';
@@ -7,7 +7,7 @@ import { isRevision, isWhole, type Row } from './database-format.ts';
 
 /** The bytes of values after which a load yields a chunk. */
 const LOAD_BYTES = 2 * 1024 * 1024;
-/** The maximum number of records of a page, because small records cost time, too. A commit has at most about half as many. */
+/** The maximum number of records of a page, because small records cost time, too. */
 const PAGE_RECORDS = 4000;
 
 /** A row as the file has it, before its types are checked. */

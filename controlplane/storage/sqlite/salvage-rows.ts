@@ -66,8 +66,8 @@ function rowOf(
   revision: number,
   columns: readonly Column[],
 ): { readonly value: SalvagedRow; readonly isWhole: boolean } | undefined {
-  const [own, key, value, created, expires, checksum, ...more] = columns;
-  if (own !== null || typeof key !== 'string' || more.length > 0) return undefined;
+  const [rowidColumn, key, value, created, expires, checksum, ...more] = columns;
+  if (rowidColumn !== null || typeof key !== 'string' || more.length > 0) return undefined;
   if (typeof created !== 'number' || typeof expires !== 'number') return undefined;
   if (value !== null && !Buffer.isBuffer(value)) return undefined;
   return { value: { revision, key, value, created, expires }, isWhole: checksum === checksumOf(key, value) };

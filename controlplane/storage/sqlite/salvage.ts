@@ -19,7 +19,7 @@ const HEADER = { pageBytes: 16, pages: 28, freeTrunk: 32, freePages: 36 } as con
 const APPEND_BYTES = 2 << 20;
 /** The maximum number of lines for one kind of damage in a report. */
 const SHOWN = 20;
-/** The number of pages in which the marks are searched. Their table is created with the database, so it is near its start. */
+/** The number of pages in which the marks are searched. Their table is near the start of the file. */
 const MARK_PAGES = 64;
 
 /** What could be read, and what not. */

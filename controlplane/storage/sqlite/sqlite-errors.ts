@@ -5,7 +5,7 @@
  * - `full`: nothing was written, because there is no room. The same write succeeds when there is room again.
  * - `refused`: nothing was written, and only this write failed.
  * - `unknown`: this process cannot know what was written, or cannot rely on the file any more. The storage takes no more
- * writes, and the process exits. Its supervisor restarts it, and the recovery of the write-ahead log decides what was written.
+ *   writes, and the process exits.
  */
 type WriteOutcome = 'full' | 'refused' | 'unknown';
 

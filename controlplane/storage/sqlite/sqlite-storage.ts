@@ -1,9 +1,6 @@
 /**
  * Opens the embedded storage: a revision log whose records a worker thread keeps in `<directory>/orchlet.db`. One process at a
- * time may open it, and `<directory>/orchlet.db.pid` contains its id. The start of the control plane opens it.
- *
- * A commit of one small object costs one fsync and about 8 KB (one or two pages of the write-ahead log). A lease that is
- * renewed every ten seconds costs 5 MB and 400 fsyncs an hour, with compaction and checkpoints.
+ * time may open it, and `<directory>/orchlet.db.pid` contains its id.
  */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';

@@ -1,7 +1,4 @@
-/**
- * Runs the thread that owns a SQLite file (`worker.ts`) and exchanges messages with it. The embedded storage and the copy of a
- * standby own one each.
- */
+/** Runs the thread that owns a SQLite file (`worker.ts`) and exchanges messages with it. */
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { Worker } from 'node:worker_threads';
 import type { LogMarks } from '../log-backend.ts';

@@ -41,11 +41,7 @@ export function refuseDamagedLog(file: string): { readonly hasIncompleteTail: bo
   );
 }
 
-/**
- * Overwrites the salts of the frames after the last complete transaction. They then belong to no transaction. The size of the
- * file does not change, so a full disk does not matter. The caller holds the lock of the database, and SQLite has opened it: it
- * never reads these frames.
- */
+/** Overwrites the salts of the frames after the last complete transaction. The caller holds the lock of the database. */
 export function removeIncompleteTail(file: string): void {
   const log = readLog(file);
   if (log === undefined) return;
@@ -104,13 +100,12 @@ interface ReadLog {
   /** The frames of complete transactions that follow each other from the beginning. SQLite recovers these. */
   readonly whole: readonly LogFrame[];
   /**
-   * The frames of transactions from the first damaged frame on, in order and with gaps; all frames if the header is damaged. An
-   * incomplete last transaction is left out: the power failed before it was acknowledged, and SQLite drops it, too.
+   * The frames of transactions from the first damaged frame on, in order and with gaps, without an incomplete last transaction.
    */
   readonly behindDamage: readonly LogFrame[];
 }
 
-/** Returns the pages in a log, whether damaged or not, and refuses nothing. `salvage.ts` uses it. */
+/** Returns the pages in a log, which may be damaged. */
 export function readFrames(log: Buffer, pageBytes: number): ReadLog {
   if (log.length < HEADER_BYTES + FRAME_HEADER_BYTES) return { whole: [], behindDamage: [] };
   const checksum = new Checksum((log.readUInt32BE(0) & 1) === 1);
@@ -155,10 +150,7 @@ class Frames {
     return this.#log.readUInt32BE(this.#start(at) + 4) !== 0;
   }
 
-  /**
-   * Adds the frame to the checksum. Returns whether the result equals the checksum in the frame. A frame of an earlier log does
-   * not count.
-   */
+  /** Whether the frame is of this log and has the checksum that continues the given one, to which it is added. */
   follows(at: number, checksum: Checksum): boolean {
     const start = this.#start(at);
     if (!this.#isOurs(at)) return false;
@@ -203,8 +195,7 @@ class Frames {
 
   /**
    * Whether the frame's mark of a commit and its salts are of one write. A sector ends between them in one of 64 frames, and a
-   * power failure may leave the salts of the last transaction there beside the mark of an earlier, incomplete one. Then the
-   * checksum, which continues that of the frame before, does not match.
+   * power failure may leave the salts of the last transaction there beside the mark of an earlier, incomplete one.
    */
   #isOneHeader(at: number): boolean {
     const start = this.#start(at);
