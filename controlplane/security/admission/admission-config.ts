@@ -1,7 +1,4 @@
-/**
- * Reads `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. It is read once
- * at the start, and an invalid file stops the start. `start/admission.ts` calls it.
- */
+/** Reads `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';

@@ -1,8 +1,5 @@
 /**
- * Defines admission plugins and the attributes of a request that they get.
- *
- * The generic store calls `admit` of every plugin in order after defaulting (they may change `object` in place), and `validate`
- * of every plugin after its own validation, right before the object is written. A plugin refuses a request by throwing a
+ * Defines admission plugins and the attributes of a request that they get. A plugin refuses a request by throwing a
  * `StatusError`.
  */
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
@@ -11,7 +8,7 @@ import type { UserInfo } from '../../model/user-info.ts';
 /** The operation of a request as policies and webhooks name it. CONNECT covers exec, attach, port-forward and proxies. */
 export type Operation = 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';
 
-/** What a plugin may know of a request. One value serves all plugins of the request. */
+/** What a plugin may know of a request. */
 export interface AdmissionAttributes {
   readonly operation: Operation;
   readonly resource: GroupVersionResource;
@@ -69,9 +66,7 @@ export interface AdmissionPlugin {
   beforeWrite?(attributes: AdmissionAttributes): void;
 }
 
-/**
- * All enabled plugins behind the interface that the generic store calls. Each step throws the first refusal, a `StatusError`.
- */
+/** All enabled plugins. Each step throws the first refusal, a `StatusError`. */
 export interface AdmissionChain {
   admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;
   validate(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void>;

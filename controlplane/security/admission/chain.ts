@@ -11,9 +11,7 @@ const OPERATIONS: readonly Operation[] = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT
 
 /** Observers of the chain's durations, in seconds. */
 export interface ChainMetrics {
-  /**
-   * Returns the observer of the calls of one plugin. The chain requests it once, so that a call does not look up its series.
-   */
+  /** Returns the observer of the calls of one plugin. */
   plugin(name: string, type: 'admit' | 'validate', operation: Operation): Observe;
   /** Returns the observer of a step of the whole chain. */
   step(type: 'admit' | 'validate', operation: Operation): Observe;

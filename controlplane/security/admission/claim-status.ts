@@ -160,9 +160,9 @@ async function refusalOf(authorizer: Authorizer, request: AuthorizationAttribute
 
 function attributesFor(
   { user, resource: { group, version, resource } }: AdmissionAttributes,
-  own: Pick<AuthorizationAttributes, 'verb' | 'subresource' | 'namespace' | 'name'>,
+  target: Pick<AuthorizationAttributes, 'verb' | 'subresource' | 'namespace' | 'name'>,
 ): AuthorizationAttributes {
-  return { user, isResourceRequest: true, group, version, resource, path: '', ...own };
+  return { user, isResourceRequest: true, group, version, resource, path: '', ...target };
 }
 
 const verbOf = ({ isPatch }: AdmissionAttributes): 'patch' | 'update' => (isPatch === true ? 'patch' : 'update');

@@ -17,7 +17,7 @@ import type { AdmissionAttributes } from './admission.ts';
 import { refusal } from './pod-attributes.ts';
 import { CLAIMS, WIREGUARD_PUBLIC_KEY } from '../../../api/meta/orchlet-annotations.ts';
 
-/** The maximum number of recorded addresses of a node. No node needs as many. */
+/** The maximum number of recorded addresses of a node. */
 const MAX_ADDRESSES = 64;
 
 /** What the records are computed from, apart from the nodes themselves. */
@@ -36,7 +36,7 @@ export interface NodeClaimsOptions {
  */
 export type NodeClaims = (attributes: AdmissionAttributes, node: string) => void;
 
-/** Returns the function that NodeRestriction calls. It reads other nodes from the cache at each call. */
+/** Returns the function that changes the annotations. */
 export function nodeClaims(listers: Listers, { now, hostAddresses, assignsRanges }: NodeClaimsOptions): NodeClaims {
   const lister = listers.of(nodes);
   const isOfAnother = (key: string, name: string): boolean =>

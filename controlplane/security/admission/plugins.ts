@@ -1,6 +1,6 @@
 /**
  * Lists the admission plugins in the order in which they run, with those that are on by default, and builds the chain from the
- * flags. `start/admission.ts` calls it. The table of `docs/security.md` has the same rows.
+ * flags. The table of `docs/security.md` has the same rows.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Namespace } from '../../../api/kinds/kinds.ts';

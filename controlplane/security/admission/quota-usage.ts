@@ -59,9 +59,8 @@ const UNCOUNTED = new Set([
 ]);
 
 /**
- * Whether quotas are charged for a create or an update. Pods are charged when they are created or resized, and when an update
- * sets or removes `activeDeadlineSeconds`, which decides between the scopes Terminating and NotTerminating. Claims and
- * services are charged on each write, except of a subresource, and all other objects when they are created.
+ * Whether quotas are charged for a create or an update, as in kube-apiserver. `activeDeadlineSeconds` counts, because it
+ * decides between the scopes Terminating and NotTerminating.
  */
 export function isCharged({ operation, resource, subresource, object, oldObject }: AdmissionAttributes): boolean {
   const name = groupResourceName(resource);

@@ -2,8 +2,7 @@
  * ResourceQuota: refuses objects that would exceed a quota of their namespace, and charges the others.
  *
  * The charges of a namespace pass through one queue and are written with compare-and-swap, so that concurrent clients, here or
- * at another API server, cannot exceed a quota. A batch of waiting requests costs one write of each quota, unless
- * writes conflict.
+ * at another API server, cannot exceed a quota.
  */
 import type { Pod, ResourceQuota } from '../../../api/kinds/kinds.ts';
 import { deviceClasses, pods, resourceClaims, resourceQuotas } from '../../../api/client/resources.ts';
@@ -90,7 +89,7 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
     if (existing !== undefined) return existing;
     const queue: Queue = { waiters: [], refunds: [] };
     queues.set(namespace, queue);
-    // The caller fills the queue first. `drain` passes every failure to its waiting requests.
+    // The caller fills the queue first.
     queueMicrotask(() => {
       drain(namespace, queue).catch((error: unknown) => {
         queues.delete(namespace);
@@ -236,9 +235,8 @@ async function giveBack(
 }
 
 /**
- * Tracks which charges a quota still contains. The quota controller counts existing objects, and not the charges of objects
- * that were never written. If the usage is not what admission wrote last, the controller has recounted it: a new era begins,
- * and charges of earlier eras are not reverted.
+ * Tracks which charges a quota still contains. If the usage is not what admission wrote last, the controller has recounted it:
+ * a new era begins, and charges of earlier eras are not reverted.
  */
 class Eras {
   readonly #quotas = new Map<string, { readonly era: number; readonly used: string }>();

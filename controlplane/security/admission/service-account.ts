@@ -30,9 +30,7 @@ const TOKEN_SECONDS = 3607;
 const LOOKUP_RETRIES = 10;
 const LOOKUP_PAUSE_MS = 100;
 
-/**
- * Creates the plugin. The clock times the retries for the service account `default` of a new namespace.
- */
+/** Creates the plugin. */
 export function serviceAccountPlugin(listers: Listers, clock: Clock): AdmissionPlugin {
   const lookup: Lookup = { lister: listers.of(serviceAccounts), clock };
   return {

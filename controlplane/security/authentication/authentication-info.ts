@@ -63,17 +63,17 @@ const LISTS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns the data to publish: the published data (`known`) with the data of this server (`own`) added, in a stable order, so
+ * Returns the data to publish: the published data (`published`) with the data of this server (`serverData`) added, in a stable order, so
  * that servers do not overwrite each other.
  */
 export function mergedData(
-  known: Readonly<Record<string, string>>,
-  own: Readonly<Record<string, string>>,
+  published: Readonly<Record<string, string>>,
+  serverData: Readonly<Record<string, string>>,
   nowMs: number,
 ): Record<string, string> {
-  const merged: Record<string, string> = { ...known };
-  for (const [key, value] of Object.entries(own)) {
-    const other = known[key];
+  const merged: Record<string, string> = { ...published };
+  for (const [key, value] of Object.entries(serverData)) {
+    const other = published[key];
     if (other === undefined || other === value) merged[key] = value;
     else merged[key] = LISTS.has(key) ? mergedLists(other, value) : mergedCertificates(other, value, nowMs);
   }
@@ -84,9 +84,9 @@ export function mergedData(
  * Merges two lists (JSON) without duplicates. An empty list of allowed names allows every name, and the result is only empty if
  * all servers publish an empty one. If one of them is not a list of strings, the result is the list of this server.
  */
-function mergedLists(known: string, own: string): string {
-  const [former, added] = [listOf(known), listOf(own)];
-  if (former === undefined || added === undefined) return own;
+function mergedLists(publishedText: string, serverText: string): string {
+  const [former, added] = [listOf(publishedText), listOf(serverText)];
+  if (former === undefined || added === undefined) return serverText;
   return stringifyJson([...new Set([...former, ...added])]);
 }
 
@@ -100,9 +100,9 @@ function listOf(text: string): readonly string[] | undefined {
   }
 }
 
-/** Merges two PEM texts without duplicates. Drops certificates that have expired, and a known text that cannot be read. */
-function mergedCertificates(known: string, own: string, nowMs: number): string {
-  return [...new Set([...readableBlocks(known, nowMs), ...certificateBlocks(own, nowMs)])].join('');
+/** Merges two PEM texts without duplicates. Drops expired certificates, and a published text that cannot be read. */
+function mergedCertificates(publishedText: string, serverText: string, nowMs: number): string {
+  return [...new Set([...readableBlocks(publishedText, nowMs), ...certificateBlocks(serverText, nowMs)])].join('');
 }
 
 function readableBlocks(text: string, nowMs: number): string[] {
@@ -123,17 +123,17 @@ function certificateBlocks(text: string, nowMs: number): string[] {
 }
 
 async function publish({ info, client, clock, isShared }: AuthenticationInfoOptions): Promise<void> {
-  const own = authenticationData(info);
-  const known = await tolerate(client.get(configMaps, SYSTEM_NAMESPACE, NAME), isNotFound);
-  const data = isShared ? mergedData(known?.data ?? {}, own, clock.now()) : own;
-  if (known === undefined) {
+  const serverData = authenticationData(info);
+  const published = await tolerate(client.get(configMaps, SYSTEM_NAMESPACE, NAME), isNotFound);
+  const data = isShared ? mergedData(published?.data ?? {}, serverData, clock.now()) : serverData;
+  if (published === undefined) {
     const metadata = { name: NAME, namespace: SYSTEM_NAMESPACE };
     await client.create(configMaps, SYSTEM_NAMESPACE, { apiVersion: 'v1', kind: 'ConfigMap', metadata, data });
     return;
   }
   // Other keys of the ConfigMap are kept.
-  const wanted = { ...known.data, ...data };
-  if (!jsonEqual(known.data, wanted)) await client.update(configMaps, { ...known, data: wanted });
+  const wanted = { ...published.data, ...data };
+  if (!jsonEqual(published.data, wanted)) await client.update(configMaps, { ...published, data: wanted });
 }
 
 /** Repeats the work after a conflict, because servers that start together create and update the ConfigMap at the same time. */

@@ -1,7 +1,4 @@
-/**
- * Registers the metrics of authentication, with kube-apiserver's names. Each part receives the functions that it needs; all are
- * optional in tests.
- */
+/** Registers the metrics of authentication, with kube-apiserver's names. */
 import {
   certificateExpirations,
   type TokenCacheMetrics,
@@ -97,10 +94,10 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
     found.count.inc();
     found.time.observe((monotonic() - startMs) / 1000);
   };
-  const answered = (known: Authenticated | undefined, startMs: number): Authenticated | undefined => {
-    if (known !== undefined) users.with(userLabel(known.user.name)).inc();
-    ended(known === undefined ? 'failure' : 'success', startMs);
-    return known;
+  const answered = (authenticated: Authenticated | undefined, startMs: number): Authenticated | undefined => {
+    if (authenticated !== undefined) users.with(userLabel(authenticated.user.name)).inc();
+    ended(authenticated === undefined ? 'failure' : 'success', startMs);
+    return authenticated;
   };
   const failed = (error: unknown, startMs: number): never => {
     ended('error', startMs);
@@ -117,7 +114,7 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
       }
       if (!(answer instanceof Promise)) return answered(answer, startMs);
       return answer.then(
-        (known) => answered(known, startMs),
+        (authenticated) => answered(authenticated, startMs),
         (error: unknown) => failed(error, startMs),
       );
     },

@@ -1,7 +1,4 @@
-/**
- * Builds the authenticators of a control plane from its options, in order, and has the rows of the documentation's table.
- * `start/security.ts` calls it.
- */
+/** Builds the authenticators of a control plane from its options, in order, and has the rows of the documentation's table. */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { RequestObserver } from '../../../api/client/request-observer.ts';
@@ -120,7 +117,7 @@ interface AuthenticatorsOptions {
   readonly requests?: RequestObserver;
 }
 
-/** The authenticators of a control plane, behind the interfaces that requests and TokenReviews use. */
+/** The authenticators of a control plane. */
 export interface Authenticators {
   readonly authenticator: Authenticator;
   /** The authenticator of tokens, for TokenReview. */
@@ -184,7 +181,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   };
 }
 
-/** Creates the enabled authenticators of tokens. Returns them in the order in which they are tried. */
+/** Returns the enabled authenticators of tokens, in the order in which they are tried. */
 async function tokenAuthenticators(
   options: AuthenticatorsOptions,
   issuers: Issuers,
@@ -237,11 +234,11 @@ function orAnonymous(inner: Authenticator, paths: readonly string[] | undefined)
 function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly string[]): TokenAuthenticator {
   return {
     async authenticateToken(token, audiences, connection) {
-      const known = await inner.authenticateToken(token, audiences, connection);
-      if (known === undefined || known.audiences !== undefined) return known;
+      const authenticated = await inner.authenticateToken(token, audiences, connection);
+      if (authenticated === undefined || authenticated.audiences !== undefined) return authenticated;
       const wanted = audiences.length > 0 ? audiences : apiAudiences;
       const common = wanted.filter((audience) => apiAudiences.includes(audience));
-      return common.length === 0 && wanted.length > 0 ? undefined : { ...known, audiences: common };
+      return common.length === 0 && wanted.length > 0 ? undefined : { ...authenticated, audiences: common };
     },
   };
 }

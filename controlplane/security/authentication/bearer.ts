@@ -74,15 +74,15 @@ export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
         return refused(error);
       }
       if (!(answer instanceof Promise)) return announce(answer ?? refused(), credentials);
-      return answer.then((known) => announce(known ?? refused(), credentials), refused);
+      return answer.then((authenticated) => announce(authenticated ?? refused(), credentials), refused);
     },
   };
 }
 
 /** Adds the warnings and audit annotations of the token authenticator's result to the request, and returns the result. */
-function announce(known: Authenticated, credentials: Credentials): Authenticated {
-  if (known.warnings !== undefined) for (const text of known.warnings) credentials.warn?.(text);
-  if (known.annotations !== undefined)
-    for (const [key, value] of Object.entries(known.annotations)) credentials.annotate?.(key, value);
-  return known;
+function announce(authenticated: Authenticated, credentials: Credentials): Authenticated {
+  if (authenticated.warnings !== undefined) for (const text of authenticated.warnings) credentials.warn?.(text);
+  if (authenticated.annotations !== undefined)
+    for (const [key, value] of Object.entries(authenticated.annotations)) credentials.annotate?.(key, value);
+  return authenticated;
 }

@@ -102,18 +102,18 @@ function tokenKeys(
   const secret = randomBytes(32).toString('base64');
   const last = new WeakMap<ClientConnection, { readonly token: string; readonly key: string }>();
   // Returns the cache key of a token and its audiences. The secret is the first part of the input, and only whole digests are
-  // compared in this process, so that a plain hash suffices; it costs a third of an HMAC. The parts are quoted, so that a token
-  // that contains a separator differs from another token with an audience.
+  // compared in this process, so that a plain hash suffices. The parts are quoted, so that a token that contains a separator
+  // differs from another token with an audience.
   const digest = (token: string, audiences: readonly string[]): string =>
     hash('sha256', secret + [token, ...audiences].map(quoteText).join(','), 'base64');
   return (token, audiences, connection) => {
     if (audiences.length > 0) return digest(token, audiences);
     if (connection === undefined) return digest(token, implicitAudiences);
-    let known = last.get(connection);
-    if (known?.token !== token) {
-      known = { token, key: digest(token, implicitAudiences) };
-      last.set(connection, known);
+    let cached = last.get(connection);
+    if (cached?.token !== token) {
+      cached = { token, key: digest(token, implicitAudiences) };
+      last.set(connection, cached);
     }
-    return known.key;
+    return cached.key;
   };
 }

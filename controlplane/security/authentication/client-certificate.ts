@@ -37,7 +37,7 @@ interface Presented {
   readonly key: string;
 }
 
-/** Verifies peers against one bundle; shared by client certificates and the authenticating proxy. */
+/** Verifies peers against one bundle. */
 export class PeerVerifier {
   readonly #bundle: CaBundle;
   readonly #clock: Clock;
@@ -111,10 +111,7 @@ function intermediatesOf(leaf: X509Certificate): Buffer[] {
 
 interface ClientCertificateOptions {
   readonly verifier: PeerVerifier;
-  /**
-   * Common names that are refused: the names by which the control plane authenticates to other servers. A server that redirects
-   * such a connection to an API server gains nothing, whatever groups an old certificate has.
-   */
+  /** Common names that are refused: the names by which the control plane authenticates to other servers. */
   readonly refusedNames?: ReadonlySet<string>;
   /** Receives the time, in milliseconds since 1970, at which the first certificate of an accepted chain expires. */
   readonly onAccepted?: (untilMs: number) => void;

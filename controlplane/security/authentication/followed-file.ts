@@ -2,7 +2,7 @@
  * Watches a configuration file and applies its content when it changes; an invalid file changes nothing. A file may be read
  * while it is written, and the beginning of a configuration can be valid and permit more than the whole: content is applied
  * once two checks in a row have read it. Each attempt is counted in `apiserver_<what>_config_controller_*`, the metrics of
- * kube-apiserver. Authentication, authorization and encryption use it.
+ * kube-apiserver.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -43,7 +43,7 @@ export interface FollowedFile {
 
 const CHECK_EVERY_MS = 2000;
 const TRY_AGAIN_MS = 60_000;
-/** The maximum size of a file. No configuration is as large. */
+/** The maximum size of a file. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
@@ -73,8 +73,8 @@ export function followFile(options: FollowOptions): FollowedFile {
   const stop = new AbortController();
   let applied = options.text;
   /** The last text that was read, and the last one that is invalid. */
-  let read = options.text;
-  let refused: string | undefined;
+  let lastRead = options.text;
+  let invalidText: string | undefined;
   let notBeforeMs = 0;
   let timer: Timer;
   counts.inForce(applied);
@@ -83,7 +83,7 @@ export function followFile(options: FollowOptions): FollowedFile {
     try {
       return parse(text);
     } catch (error) {
-      refused = text;
+      invalidText = text;
       throw error;
     }
   };
@@ -91,12 +91,12 @@ export function followFile(options: FollowOptions): FollowedFile {
   const checkOnce = async (): Promise<boolean> => {
     try {
       const text = await contentOf(path);
-      if (text !== read) {
-        read = text;
+      if (text !== lastRead) {
+        lastRead = text;
         notBeforeMs = 0;
         return false;
       }
-      if (text === applied || text === refused || stop.signal.aborted) return false;
+      if (text === applied || text === invalidText || stop.signal.aborted) return false;
       if (clock.monotonic() < notBeforeMs) return false;
       const apply = parsed(text);
       notBeforeMs = clock.monotonic() + TRY_AGAIN_MS;

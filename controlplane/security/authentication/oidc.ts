@@ -1,8 +1,7 @@
 /**
  * Authenticates the identity tokens of one OpenID Connect issuer, with keys that are fetched from it over TLS and cached.
  *
- * The issuer is not called while a cached key verifies a token. A token whose key is not cached causes a new fetch, at
- * most once in ten seconds. While the issuer is unreachable, only tokens of unknown keys are refused.
+ * The issuer is not called while a cached key verifies a token.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
@@ -49,7 +48,7 @@ const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 /** The limit of keys of one issuer. A token without a key id is verified with all of them in one turn of the event loop. */
 const MAX_KEYS = 128;
-/** The limit of Go for the keys of TLS. With larger ones, a verification takes tens of milliseconds. */
+/** The limit of Go for the keys of TLS. */
 const MAX_MODULUS_BITS = 8192;
 const MAX_SHOWN_ID = 64;
 
@@ -231,8 +230,8 @@ class IssuerKeys {
   }
 
   /**
-   * Fetches the keys, but not within ten seconds of the last attempt. Concurrent callers share one attempt. Never rejects: a
-   * failure is logged, and the keys from before stay in use.
+   * Fetches the keys, but not within ten seconds of the last attempt. Never rejects: a failure is logged, and the keys from
+   * before stay in use.
    */
   #fetchOnce(): Promise<void> {
     const { clock, logger, issuerUrl } = this.#options;
@@ -271,8 +270,8 @@ class IssuerKeys {
   }
 
   /**
-   * Returns `undefined` for a key that is not for signatures, or is neither RSA nor EC. Also for a key that cannot be read,
-   * which is logged and counted, so that the other keys of the issuer stay usable.
+   * Returns `undefined` for a key that is not for signatures, is neither RSA nor EC, or cannot be read. The other keys of the
+   * issuer stay usable.
    */
   #readKey(jwk: unknown): IssuerKey | undefined {
     const { logger, issuerUrl, onUnreadableKey } = this.#options;

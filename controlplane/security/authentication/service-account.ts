@@ -1,9 +1,4 @@
-/**
- * Authenticates service account tokens: JWTs that are signed with a key of this cluster, or with another configured key.
- *
- * A token that is bound to a pod, a node or a Secret is invalid once that object is deleted; a legacy token depends on its
- * Secret. Verification uses node:crypto directly, because every request of a pod comes here until its token is cached.
- */
+/** Authenticates service account tokens: JWTs that are signed with a key of this cluster, or with another configured key. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import { createHash, createPublicKey, verify, type KeyObject } from 'node:crypto';
 import { formatTime, type Clock } from '../../../api/machinery/clock.ts';
@@ -138,11 +133,7 @@ function commonAudiences(jwt: Jwt, wanted: readonly string[]): string[] {
   throw new TokenError(`token audiences ${show(has)} is invalid for the target audiences ${show(wanted)}`);
 }
 
-/**
- * Authenticates a token of the TokenRequest API whose signature is verified. With `lookup`, its account and the object that it
- * is bound to must exist with the UIDs of the token. Throws a `TokenError` for a token that is not valid now or not for one of
- * the audiences. A token that should have been renewed is accepted with an audit annotation.
- */
+/** Authenticates a token of the TokenRequest API whose signature is verified. Throws a `TokenError` if it is invalid. */
 async function bound(
   jwt: Jwt,
   audiences: readonly string[],
@@ -204,11 +195,7 @@ async function bound(
   };
 }
 
-/**
- * Authenticates a token of a Secret whose signature is verified. With `lookup`, the Secret must contain the token and must not
- * be marked as invalid, and its account must exist. Throws a `TokenError` otherwise, and for audiences of other servers than
- * the API server.
- */
+/** Authenticates a token of a Secret whose signature is verified. Throws a `TokenError` if it is invalid. */
 async function legacy(
   jwt: Jwt,
   token: string,

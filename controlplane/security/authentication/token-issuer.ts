@@ -1,7 +1,7 @@
 /**
  * Signs service account tokens, and builds the issuer's discovery document and key set, with which others verify them.
  *
- * The claims are those of kube-apiserver. The TokenRequest subresource and the controller of token Secrets use it.
+ * The claims are those of kube-apiserver.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
@@ -46,7 +46,7 @@ interface TokenIssuerOptions {
   readonly clock: Clock;
 }
 
-/** Signs with one private key. Verification may know further keys. */
+/** Issues tokens that one private key signs. */
 export class TokenIssuer {
   readonly issuer: string;
   readonly #key: KeyObject;

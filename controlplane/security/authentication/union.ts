@@ -33,7 +33,7 @@ const NO_MESSAGES: readonly string[] = [];
  * Returns the first result of the authenticators, and `undefined` if none has one. Throws an `AuthenticationError` with all
  * messages if none has one and any of them threw. It is synchronous as long as they are.
  */
-function firstKnown<T>(
+function firstAuthenticated<T>(
   list: readonly T[],
   authenticate: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
 ): Authenticated | undefined | Promise<Authenticated | undefined> {
@@ -43,7 +43,8 @@ function firstKnown<T>(
     tried += 1;
     try {
       const answer = authenticate(one);
-      if (answer instanceof Promise) return restKnown(answer, list.slice(tried), authenticate, [...messages]);
+      if (answer instanceof Promise)
+        return firstAuthenticatedLater(answer, list.slice(tried), authenticate, [...messages]);
       if (answer !== undefined) return answer;
     } catch (error) {
       messages = [...messages, ...messagesOf(error)];
@@ -53,13 +54,13 @@ function firstKnown<T>(
   return undefined;
 }
 
-async function restKnown<T>(
+async function firstAuthenticatedLater<T>(
   first: Promise<Authenticated | undefined>,
-  rest: readonly T[],
+  others: readonly T[],
   authenticate: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
   messages: string[],
 ): Promise<Authenticated | undefined> {
-  const later = rest.map((one) => () => authenticate(one));
+  const later = others.map((one) => () => authenticate(one));
   for (const next of [() => first, ...later]) {
     try {
       const answer = await next();
@@ -78,7 +79,8 @@ async function restKnown<T>(
  */
 export function unionAuthenticator(authenticators: readonly Authenticator[]): Authenticator {
   return {
-    authenticate: (credentials: Credentials) => firstKnown(authenticators, (one) => one.authenticate(credentials)),
+    authenticate: (credentials: Credentials) =>
+      firstAuthenticated(authenticators, (one) => one.authenticate(credentials)),
   };
 }
 
@@ -86,7 +88,7 @@ export function unionAuthenticator(authenticators: readonly Authenticator[]): Au
 export function unionTokens(authenticators: readonly TokenAuthenticator[]): TokenAuthenticator {
   return {
     authenticateToken: (token, audiences, connection) =>
-      firstKnown(authenticators, (one) => one.authenticateToken(token, audiences, connection)),
+      firstAuthenticated(authenticators, (one) => one.authenticateToken(token, audiences, connection)),
   };
 }
 
@@ -103,7 +105,9 @@ export function groupAdder(inner: Authenticator): Authenticator {
     authenticate(credentials) {
       const answer = inner.authenticate(credentials);
       if (answer instanceof Promise)
-        return answer.then((known) => (known === undefined ? undefined : withAuthenticatedGroup(known)));
+        return answer.then((authenticated) =>
+          authenticated === undefined ? undefined : withAuthenticatedGroup(authenticated),
+        );
       return answer === undefined ? undefined : withAuthenticatedGroup(answer);
     },
   };
@@ -115,7 +119,9 @@ export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
     authenticateToken(token, audiences, connection) {
       const answer = inner.authenticateToken(token, audiences, connection);
       if (answer instanceof Promise)
-        return answer.then((known) => (known === undefined ? undefined : withAuthenticatedGroup(known)));
+        return answer.then((authenticated) =>
+          authenticated === undefined ? undefined : withAuthenticatedGroup(authenticated),
+        );
       return answer === undefined ? undefined : withAuthenticatedGroup(answer);
     },
   };

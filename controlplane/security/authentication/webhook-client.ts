@@ -1,8 +1,7 @@
 /**
  * Sends requests to webhooks and issuers and reads their responses, with bounds on time and size and without redirects.
  *
- * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster). The
- * webhooks of authentication, authorization, admission, audit and conversion, and OpenID issuers, are called through it.
+ * Connections are kept alive. The dialed address can differ from the name of the certificate (services of the cluster).
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { ClientRequest, IncomingMessage } from 'node:http';
@@ -70,19 +69,16 @@ interface WebhookClientOptions {
   readonly measured?: { readonly observer: RequestObserver; readonly clock: Clock } | undefined;
 }
 
-/** The number of agents whose connections are kept alive. A cluster has few webhooks with credentials or CAs of their own. */
+/** The number of agents whose connections are kept alive. */
 const MAX_AGENTS = 64;
 
-/**
- * Closes the idle connections of an agent, and each other one after its call. Destroying the agent would end the calls of other
- * requests, and a webhook with the failure policy Ignore would be skipped.
- */
+/** Closes the idle connections of an agent, and each other one after its call. */
 function retire(agent: HttpAgent | HttpsAgent): void {
   agent.maxFreeSockets = 0;
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
 }
 
-/** Calls webhooks and issuers. Each part that does so has its own client, and `close` breaks its connections. */
+/** Calls webhooks and issuers. */
 export class WebhookClient {
   /** The agents in the order of their last use. */
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();

@@ -1,4 +1,4 @@
-/** Authenticates a bearer token with a TokenReview of a remote service. The caller caches the results (`cached-token.ts`). */
+/** Authenticates a bearer token with a TokenReview of a remote service. */
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { clientKey } from '../../../api/http/connection-limit.ts';
@@ -28,9 +28,8 @@ const BACKOFF_MS = [500, 750, 1125, 1690];
 
 /**
  * Creates the authenticator that calls a webhook with a TokenReview. Resolves to `undefined` for a token that the service does
- * not know, or not for the audiences. Rejects with an `AuthenticationError` for the error that the service reports, for another
- * status than 200 or 201, and for JSON that is not a TokenReview; with a `SyntaxError` for anything else than JSON; with the
- * error of the call if there is no response; and with `TooManyWaiting` if the service is not called.
+ * not know, or not for the audiences. Rejects if the service reports an error or gives no usable answer, and with
+ * `TooManyWaiting` if it is not called.
  */
 export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
   const turns = new FairTurns(CALLS);

@@ -90,8 +90,8 @@ function readPolicy(line: string, where: string): AbacPolicy {
 
 /**
  * Converts a policy of version v0, which is also that of a line without a version. Its fields stand beside `kind`, not in a
- * `spec`. An empty resource or namespace matches all of them, and a policy with neither also matches all paths. A policy
- * without a user and a group, or with `*` as either, matches every authenticated user. Throws if a field is not a string.
+ * `spec`. An empty resource or namespace matches all of them, and a policy with neither also matches all paths. Throws if a
+ * field is not a string.
  */
 function oldPolicy(value: Record<string, unknown>, text: (field: string) => string): AbacPolicy {
   const user = text('user');
@@ -110,14 +110,14 @@ function oldPolicy(value: Record<string, unknown>, text: (field: string) => stri
 
 function subjectMatches(policy: AbacPolicy, user: AuthorizationAttributes['user']): boolean {
   // A wildcard matches every authenticated user, but not anonymous callers.
-  const isKnown = user.groups.includes(AUTHENTICATED_GROUP);
+  const isAuthenticated = user.groups.includes(AUTHENTICATED_GROUP);
   let matched = false;
   if (policy.user !== '') {
-    matched = policy.user === '*' ? isKnown : policy.user === user.name;
+    matched = policy.user === '*' ? isAuthenticated : policy.user === user.name;
     if (!matched) return false;
   }
   if (policy.group !== '') {
-    matched = policy.group === '*' ? isKnown : user.groups.includes(policy.group);
+    matched = policy.group === '*' ? isAuthenticated : user.groups.includes(policy.group);
     if (!matched) return false;
   }
   return matched;

@@ -133,13 +133,14 @@ function webhookSettings(
   }
   if (conditions.length > MAX_CONDITIONS)
     return refuse(`${at}.matchConditions: ${conditions.length} are too many, must have at most ${MAX_CONDITIONS}`);
-  const known = new Set<string>();
+  const expressions = new Set<string>();
   const matchConditions = conditions.map((condition, i) => {
     const expression = isJsonObject(condition) ? condition['expression'] : undefined;
     if (typeof expression !== 'string' || expression.trim() === '')
       return refuse(`${at}.matchConditions[${i}].expression is required`);
-    if (known.has(expression)) return refuse(`${at}.matchConditions[${i}].expression: "${expression}" occurs twice`);
-    known.add(expression);
+    if (expressions.has(expression))
+      return refuse(`${at}.matchConditions[${i}].expression: "${expression}" occurs twice`);
+    expressions.add(expression);
     if (compile === undefined) return refuse(`${at}.matchConditions[${i}]: expressions are not available`);
     try {
       return compile(expression);

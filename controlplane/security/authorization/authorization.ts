@@ -42,7 +42,7 @@ export interface Decision {
 export interface Authorizer {
   /**
    * Authorizes a request. Never throws: a fault becomes `no-opinion` or `deny` with an `evaluationError`. It returns
-   * synchronously if possible, because every request waits for it.
+   * synchronously if possible.
    */
   authorize(attributes: AuthorizationAttributes): Decision | Promise<Decision>;
 }

@@ -1,6 +1,6 @@
 /**
- * Creates the authorizers of a control plane from its options, in the order of `--authorization-mode`, and defines the
- * rows of the documentation's table. `start/security.ts` calls it.
+ * Creates the authorizers of a control plane from its options, in the order of `--authorization-mode`, and defines the rows of
+ * the documentation's table.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -1,7 +1,6 @@
 /**
- * Reconciles the default roles and bindings at every start. It creates missing objects, and adds missing rules and
- * subjects, unless the object has the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`. It never
- * removes anything. `start/serve.ts` calls it once when the API accepts writes.
+ * Reconciles the default roles and bindings at every start. It creates missing objects, and adds missing rules and subjects,
+ * unless the object has the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"`. It never removes anything.
  */
 import type { Client } from '../../../api/client/client.ts';
 import {

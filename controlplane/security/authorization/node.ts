@@ -3,7 +3,7 @@
  * refer to.
  *
  * It counts the references from each node to each object and updates the counts when pods change, so that a decision is a
- * lookup. The secrets of a PersistentVolume are reachable through the claim that is bound to it.
+ * lookup.
  */
 import type {
   PersistentVolume,
@@ -109,7 +109,7 @@ export class NodeAuthorizer implements Authorizer, RuleResolver {
   #takePod({ current, previous }: ListerChange<Pod>): void {
     const before = previous?.spec?.nodeName ?? '';
     const after = current?.spec?.nodeName ?? '';
-    // A status update is the most frequent change and does not change references.
+    // Most changes of a pod do not change its references.
     if (previous !== undefined && current !== undefined && before === after) {
       if (previous.metadata.uid === current.metadata.uid && sameReferences(previous, current)) return;
     }

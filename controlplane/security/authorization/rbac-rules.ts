@@ -44,10 +44,7 @@ export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
 
 const ALL = '*';
 
-/**
- * Whether a rule of RBAC allows the request. The lists of most rules are short (one to five words), so a scan is faster than a
- * hash lookup.
- */
+/** Whether a rule of RBAC allows the request. */
 export function ruleAllows(rule: PolicyRule, query: RuleQuery): boolean {
   const { verbs } = rule;
   if (!verbs.includes(query.verb) && !verbs.includes(ALL)) return false;
@@ -103,8 +100,8 @@ export const missingRules = (held: readonly PolicyRule[], wanted: readonly Polic
 
 /**
  * Returns the parts of `wanted` that no rule of `held` covers, split by verb and then compacted by resource. Empty if
- * everything is covered. A rule that one rule of `held` covers as a whole is not taken apart. Throws `TooManyCombinations` if
- * the other rules have more than `MAX_COMBINATIONS`, or beyond `MAX_STEPS`. Yields whenever `slice` is spent.
+ * everything is covered. Throws `TooManyCombinations` if the rules that no single rule covers have more than
+ * `MAX_COMBINATIONS`, or beyond `MAX_STEPS`. Yields whenever `slice` is spent.
  */
 export function* missingInSlices(
   held: readonly PolicyRule[],
@@ -199,9 +196,9 @@ function setOf(items: readonly string[] = NONE): ReadonlySet<string> {
 }
 
 function covers(owner: HeldRule, single: PolicyRule, steps: Steps): boolean {
-  const hasAll = (own: ReadonlySet<string>, items: readonly string[] = []): boolean => {
-    steps.spend(1 + (own.has(ALL) ? 0 : items.length));
-    return own.has(ALL) || items.every((item) => own.has(item));
+  const hasAll = (owned: ReadonlySet<string>, items: readonly string[] = []): boolean => {
+    steps.spend(1 + (owned.has(ALL) ? 0 : items.length));
+    return owned.has(ALL) || items.every((item) => owned.has(item));
   };
   if (!hasAll(owner.verbs, single.verbs)) return false;
   if (single.nonResourceURLs !== undefined) {

@@ -1,9 +1,7 @@
 /**
  * Implements the RBAC authorizer: an index of roles and bindings by subject, which informer events keep current.
  *
- * A decision only visits the bindings of the caller's name and groups, in the request's namespace and cluster-wide. It never
- * scans all bindings and never waits. It reads the rules from roles at decision time, so that a changed role takes effect with
- * its event.
+ * A decision only visits the bindings of the caller's name and groups, in the request's namespace and cluster-wide.
  */
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../../api/kinds/kinds.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles, RBAC_GROUP } from '../../../api/client/resources.ts';
@@ -108,8 +106,8 @@ export class RbacAuthorizer implements Authorizer, RuleResolver {
     for (const scope of namespace === '' ? [''] : ['', namespace]) {
       const bySubject = this.#grants.get(scope);
       if (bySubject === undefined) continue;
-      const own = bySubject.get(`u:${user.name}`);
-      if (own !== undefined) for (const grant of own.values()) if (visit(grant)) return;
+      const userGrants = bySubject.get(`u:${user.name}`);
+      if (userGrants !== undefined) for (const grant of userGrants.values()) if (visit(grant)) return;
       for (const group of user.groups) {
         const grants = bySubject.get(`g:${group}`);
         if (grants !== undefined) for (const grant of grants.values()) if (visit(grant)) return;

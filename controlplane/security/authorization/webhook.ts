@@ -44,8 +44,8 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
   });
   const decide = (attributes: AuthorizationAttributes): Decision | Promise<Decision> => {
     const body = stringifyJson(reviewOf(attributes, options.version));
-    const known = cache.get(body);
-    if (known !== undefined) return known.value;
+    const cached = cache.get(body);
+    if (cached !== undefined) return cached.value;
     return sendReview(body, options).then((decision) => {
       const ttlMs = decision.decision === 'allow' ? options.authorizedTtlMs : options.unauthorizedTtlMs;
       if (body.length <= MAX_KEY_BYTES) cache.set(body, decision, ttlMs);
@@ -60,7 +60,7 @@ export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer
         const slice = new TimeSlice(options.clock);
         const matches = inSlices(allMatch(conditions, attributes, slice), slice);
         if (matches instanceof Promise)
-          return matches.then((known) => (known ? decide(attributes) : NO_OPINION)).catch(failed);
+          return matches.then((isMatch) => (isMatch ? decide(attributes) : NO_OPINION)).catch(failed);
         return matches ? decide(attributes) : NO_OPINION;
       } catch (error) {
         return failed(error);

@@ -1,7 +1,4 @@
-/**
- * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters`. The PKI calls it when the
- * server listens, and at each check of the certificates.
- */
+/** Writes the administrator's kubeconfig, with a client certificate of the group `system:masters`. */
 import { createPublicKey } from 'node:crypto';
 import { parseCertificates, type Certificate } from '../../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';

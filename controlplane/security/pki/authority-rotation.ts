@@ -1,8 +1,8 @@
 /**
- * Rotates the cluster CA in three stages. Each stage leaves a directory from which a control plane can start: `ca.crt`
- * contains every trusted certificate, with the one of `ca.key` first, and `ca-next` is the prepared CA. Each stage also
- * writes `ca-bundle.jws`: the new content of `ca.crt`, signed with a key that all clients trust at that time. Agents
- * only accept such a bundle. `orchlet certs rotate-ca` calls it.
+ * Rotates the cluster CA in three stages. Each stage leaves a directory from which a control plane can start: `ca.crt` contains
+ * every trusted certificate, with the one of `ca.key` first, and `ca-next` is the prepared CA. Each stage also writes
+ * `ca-bundle.jws`: the new content of `ca.crt`, signed with a key that all clients trust at that time. Agents only accept such
+ * a bundle.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';

@@ -35,8 +35,7 @@ export interface KeyAndCertificate {
 
 /**
  * Resolves to the CA in `NAME.crt` and `NAME.key` of the directory. Creates one that is valid for ten years, with a new key, if
- * there is no certificate. Rejects if the certificate is there without its key, if one of them cannot be read, or if the key is
- * that of another certificate.
+ * there is no certificate. Rejects if there is a certificate that cannot be used.
  */
 export async function ensureAuthority(
   directory: string,
@@ -72,9 +71,8 @@ export async function ensureAuthority(
 }
 
 /**
- * Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. Throws if the
- * certificate or the key cannot be parsed, or if the key is that of another certificate. `path` is the path of the certificate,
- * for messages.
+ * Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. `path` is the
+ * path of the certificate, for messages. Throws if they cannot be parsed or do not belong together.
  */
 export function readAuthority(pem: string, keyPem: string, path: string): Authority {
   const [certificate] = parsed(path, () => parseCertificates(pem));
@@ -95,10 +93,7 @@ export interface Wanted {
   readonly lifetimeMs: number;
 }
 
-/**
- * Returns why a certificate must be reissued; `undefined` if it is good. The reasons are another CA, less than 30 % of its
- * lifetime left, a start of its validity in the future, another subject, or a missing name or address.
- */
+/** Returns why a certificate must be reissued; `undefined` if it is good. */
 export function staleReason(
   current: Certificate,
   wanted: Wanted,
@@ -132,8 +127,8 @@ interface EnsuredCertificate extends KeyAndCertificate {
 }
 
 /**
- * Returns the certificate at `<directory>/<name>.crt` with the key beside it, or issues a new pair if that is missing, stale
- * or not as wanted, also if the disk is full. Rejects if a file cannot be read, or if both are there and one cannot be parsed.
+ * Returns the certificate at `<directory>/<name>.crt` with the key beside it, or issues a new pair if that is not good. Rejects
+ * if a file cannot be read, or if both are there and one cannot be parsed.
  */
 export async function ensureCertificate(
   { directory, name }: { readonly directory: string; readonly name: string },

@@ -1,11 +1,9 @@
 /**
- * Owns the keys and certificates of the control plane. It creates them at the first start and renews them while the
- * control plane runs.
+ * Owns the keys and certificates of the control plane. It creates them at the first start and renews them while the control
+ * plane runs.
  *
  * The directory contains `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
- * `front-proxy-client` and `sa.key`/`sa.pub` (service account tokens). `check()` reissues a certificate that expires
- * soon, lacks a current address of the host, or has another subject than required. `onChange` notifies the servers.
- * `start/security.ts` creates it, and so do a standby and `orchlet certs rotate`.
+ * `front-proxy-client` and `sa.key`/`sa.pub` (service account tokens).
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
@@ -35,7 +33,7 @@ const CHECK_EVERY_MS = 60 * 60_000;
 const CLOCK_EVERY_MS = 60_000;
 /** If the clock of the host was set by as much as this, the certificates are checked without waiting for the hour. */
 const JUMP_MS = 60_000;
-/** The message about a full disk. The running process has the new certificate. Each check and each start writes again. */
+/** The message about a full disk, on which the running process still has the new certificate. */
 const NOT_WRITTEN = 'The disk is full: a certificate could not be written';
 
 interface PkiOptions {
@@ -79,14 +77,11 @@ export interface Pki {
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
   /**
-   * Writes the kubeconfig of the administrator, unless the file is good as it is, and includes it in the checks from then on. A
-   * check does not write a file again that somebody has removed. Resolves to its text.
+   * Writes the kubeconfig of the administrator, unless the file is good as it is, and includes it in the checks from then on.
+   * Resolves to its text.
    */
   keepAdminKubeconfig(file: AdminKubeconfig): Promise<string>;
-  /**
-   * Checks all certificates now, for example because the host has a new address. Resolves to whether a certificate was
-   * issued.
-   */
+  /** Checks all certificates now. Resolves to whether a certificate was issued. */
   check(): Promise<boolean>;
   /** Checks once an hour, and within a minute after the clock of the host was set, until the signal aborts. */
   watch(signal: AbortSignal): void;
@@ -153,7 +148,7 @@ async function checkRegularly(
   await periodically(checkIfDue, { clock, periodMs: CLOCK_EVERY_MS, signal, onError, first: 'later' });
 }
 
-/** Logs a CA that is expired or not valid yet. No certificate of such a CA is accepted, so the API cannot be used. */
+/** Logs a CA that is expired or not valid yet. */
 function reportUnusable({ certificate }: Authority, { logger }: Pick<PkiOptions, 'logger'>, nowMs: number): void {
   const [notBefore, notAfter] = [new Date(certificate.notBeforeMs), new Date(certificate.notAfterMs)];
   const authority = certificate.subject.commonName;
@@ -237,9 +232,8 @@ function servingCertificate(options: PkiOptions): Wanted {
 const withoutZone = (address: string): string => address.split('%')[0] ?? address;
 
 /**
- * Uses RSA, because every OIDC client supports RS256. `sa.pub` lists all keys whose tokens are accepted. If `sa.key` is
- * missing, a new key is created and listed first. The previous keys stay until an administrator removes them from the
- * file.
+ * Returns the keys of service account tokens, and writes those that are missing. A generated key is RSA, because every OIDC
+ * client supports RS256. Keys that `sa.pub` lists stay there until an administrator removes them.
  */
 async function ensureServiceAccountKey({
   directory,

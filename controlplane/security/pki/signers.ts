@@ -1,7 +1,4 @@
-/**
- * Implements the rules of the four built-in signers: which requests each signer accepts, and which certificate it
- * issues. Pure. The CSR signing controller calls `signRequest` after admission and approval.
- */
+/** Implements the rules of the four built-in signers: which requests each signer accepts, and which certificate it issues. */
 import { createCertificate, certificatePem } from '../../../api/pki/certificate.ts';
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../../api/pki/extensions.ts';

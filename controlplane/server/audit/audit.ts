@@ -1,7 +1,6 @@
 /**
- * Records requests in the audit log. When the user of a request is known, the audit policy decides its level. The
- * request's record collects what the level requires, and sends an event to every backend at each stage that the policy does not
- * omit. A request at level None only costs the policy decision.
+ * Records requests in the audit log. When the user of a request is known, the audit policy decides its level. The request's
+ * record collects what the level requires, and sends an event to every backend at each stage that the policy does not omit.
  */
 import { randomUUID } from 'node:crypto';
 import { parseExactJson, stringifyJson } from '../../../api/codec/json.ts';
@@ -89,10 +88,10 @@ export function createAudit(options: AuditOptions): Audit {
       if (decision.level === 'None') return;
       const record = new RequestRecord(request, { ...recording, decision });
       request.audited = record;
-      const kept = record.reach('RequestReceived');
+      const stored = record.reach('RequestReceived');
       request.exchange.onClose(() => record.closed());
-      return kept?.then((isKept) => {
-        if (isKept) return;
+      return stored?.then((isStored) => {
+        if (isStored) return;
         rejected.with().inc();
         throw newInternalError('failed to store audit event');
       });
@@ -140,7 +139,7 @@ interface Recording {
   readonly events: Family<Counter>;
 }
 
-/** The audit record of one request. The server passes in what cannot be read from the request itself. */
+/** The audit record of one request. */
 class RequestRecord implements RequestAudit {
   readonly #request: ApiRequest;
   readonly #decision: AuditDecision;
@@ -213,8 +212,8 @@ class RequestRecord implements RequestAudit {
   }
 
   /**
-   * Reports the event `ResponseComplete` once, when the request is handled and its response is complete or its client is
-   * disconnected. A client that disconnects before its request is handled must not hide what the request does.
+   * Reports the event `ResponseComplete` at most once, when the request is handled and its response is complete or its client
+   * is disconnected. A client that disconnects before its request is handled must not hide what the request does.
    */
   #complete(): void {
     if (!this.#isHandled || !this.#isClosed || this.#isComplete) return;
@@ -222,12 +221,12 @@ class RequestRecord implements RequestAudit {
     this.#report('ResponseComplete');
   }
 
-  /** Sends an event that the request does not wait for. The backend logs and counts lost events. */
+  /** Sends an event that the request does not wait for. */
   #report(stage: Stage): void {
     this.reach(stage)?.catch(() => undefined);
   }
 
-  /** Sends the event of a stage. Returns a promise if a backend requires the request to wait. */
+  /** Sends the event of a stage, unless the policy omits it. Returns a promise if a backend requires the request to wait. */
   reach(stage: Stage): Promise<boolean> | undefined {
     const { level, omitStages } = this.#decision;
     if (omitStages.has(stage)) return undefined;
@@ -255,8 +254,8 @@ class RequestRecord implements RequestAudit {
     this.#events.with().inc();
     const waits: Promise<boolean>[] = [];
     for (const backend of this.#backends) {
-      const kept = backend.process(event);
-      if (kept !== undefined) waits.push(kept);
+      const stored = backend.process(event);
+      if (stored !== undefined) waits.push(stored);
     }
     return waits.length === 0 ? undefined : Promise.all(waits).then((all) => all.every(Boolean));
   }
@@ -314,8 +313,8 @@ class WriteRecord {
       responseObject: level === 'RequestResponse' && answer !== undefined ? recordedForm(answer) : undefined,
     });
     this.#events.with().inc();
-    const kept = await Promise.all(this.#backends.map((backend) => backend.process(event)));
-    return kept.every((isKept) => isKept !== false);
+    const stored = await Promise.all(this.#backends.map((backend) => backend.process(event)));
+    return stored.every((isStored) => isStored !== false);
   }
 }
 
@@ -327,10 +326,7 @@ function toJson(value: unknown): string {
   return value === undefined ? 'null' : stringifyJson(value);
 }
 
-/**
- * Returns the addresses of the forwarding headers, which a client can write as it likes, and the peer's address, which is
- * always the last one. What is no address is left out, as by kube-apiserver.
- */
+/** Returns the addresses of the forwarding headers, which a client can set at will, and then that of the peer. */
 function sourceIps(request: ApiRequest): string[] {
   const addresses = (request.header('x-forwarded-for') ?? '')
     .split(',')

@@ -35,10 +35,10 @@ export function memoryOf(value: unknown, enough = Infinity): number {
  * with short texts where clients choose their length.
  */
 export function withoutObjects(event: AuditEvent): AuditEvent {
-  const { requestObject: _request, responseObject: _response, annotations, ...rest } = event;
-  const { requestURI, userAgent, sourceIPs } = rest;
+  const { requestObject: _request, responseObject: _response, annotations, ...members } = event;
+  const { requestURI, userAgent, sourceIPs } = members;
   return {
-    ...rest,
+    ...members,
     ...(typeof requestURI === 'string' ? { requestURI: requestURI.slice(0, LONGEST_TEXT) } : {}),
     ...(typeof userAgent === 'string' ? { userAgent: userAgent.slice(0, LONGEST_TEXT) } : {}),
     ...(Array.isArray(sourceIPs) ? { sourceIPs: shortAddresses(sourceIPs as readonly string[]) } : {}),

@@ -26,7 +26,7 @@ interface LogSinkOptions {
   readonly compress: boolean;
   readonly format: (event: AuditEvent) => string;
   readonly clock: Clock;
-  /** Standard output by default. Tests pass another stream. */
+  /** Standard output by default. */
   readonly output?: { write(text: string): void };
 }
 
@@ -36,9 +36,9 @@ const BACKUP_TIME = /^-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}/;
 
 /** Whether a file is a backup of the log. Others, such as `audit-webhook.log` beside `audit.log`, are not its own. */
 function isBackup(name: string, stem: string, extension: string): boolean {
-  const rest = name.startsWith(stem) ? name.slice(stem.length) : '';
-  const suffix = rest.replace(BACKUP_TIME, '');
-  return suffix !== rest && (suffix === extension || suffix === `${extension}.gz`);
+  const ending = name.startsWith(stem) ? name.slice(stem.length) : '';
+  const suffix = ending.replace(BACKUP_TIME, '');
+  return suffix !== ending && (suffix === extension || suffix === `${extension}.gz`);
 }
 
 /**

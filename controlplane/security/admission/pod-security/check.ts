@@ -53,7 +53,7 @@ export function setters(pod: boolean, containers: readonly string[]): string[] {
   return [...(pod ? ['pod'] : []), ...(containers.length > 0 ? [containerList(containers)] : [])];
 }
 
-/** Whether the pod says that it runs on Windows, which exempts it from several controls of the restricted level since v1.25. */
+/** Whether the pod says that it runs on Windows. */
 export const isWindows = (spec: PodSpec): boolean => spec.os?.name === 'windows';
 
 /** Removes duplicates and sorts, as messages list values. */

@@ -107,7 +107,7 @@ const slice = new CostSlice();
 
 /**
  * Evaluates an expression. Yields to the event loop before it if earlier expressions have cost much, or if the request has
- * taken long, because an object of thousands of members is copied and converted for each expression.
+ * taken long.
  */
 export async function runInTurns(program: Program, bindings: Bindings): Promise<CelValue> {
   if (slice.isSpent) await slice.pause();
@@ -120,10 +120,7 @@ export async function runInTurns(program: Program, bindings: Bindings): Promise<
   }
 }
 
-/**
- * The variables of one evaluation: of a policy with one parameter, of a mutation, or of the match conditions of a webhook. Each
- * variable is computed on first use.
- */
+/** The variables of one evaluation. Each is computed on first use. */
 export class Bindings {
   readonly budget: Budget = { left: EVALUATION_BUDGET };
   /** The slice of the request, which all its expressions share. */
@@ -136,7 +133,7 @@ export class Bindings {
     this.slice = slice;
   }
 
-  /** Returns the value of a variable, which is computed on its first read; null for an unknown name. */
+  /** Returns the value of a variable, or null for an unknown name. */
   read(name: string): unknown {
     if (!this.#computed.has(name)) this.#computed.set(name, this.#values.get(name)?.() ?? null);
     return this.#computed.get(name);

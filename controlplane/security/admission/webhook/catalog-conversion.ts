@@ -89,11 +89,11 @@ export function catalogConversion(
       throw newInvalid({ group, resource: kind }, metadata?.name ?? '', [
         invalid('kind', kind, `must be ${wanted.kind}`),
       ]);
-    const kept = Object.entries(isJsonObject(metadata) ? metadata : {}).flatMap(([name, value]) => {
+    const members = Object.entries(isJsonObject(metadata) ? metadata : {}).flatMap(([name, value]) => {
       const read = metadataStruct === undefined ? { [name]: value } : readMember(metadataStruct, name, value);
       return Object.entries(read).filter(([, member]) => !Array.isArray(member) || member.length > 0);
     });
-    return { ...object, metadata: Object.fromEntries(kept) };
+    return { ...object, metadata: Object.fromEntries(members) };
   }
 
   const schemaVersions = (group: string): ReadonlySet<string> =>

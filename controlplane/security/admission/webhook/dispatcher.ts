@@ -1,7 +1,4 @@
-/**
- * Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. The mutating and
- * the validating plugin use it. They differ in the order of calls and in the use of patches.
- */
+/** Calls one webhook and evaluates the result: failure policy, timeout, warnings, audit annotations, metrics. */
 import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';

@@ -74,8 +74,8 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
 /** Returns the options of a connect request without metadata, because they have no name. */
 function withoutMetadata(options: KubeObject | undefined): object | null {
   if (options === undefined) return null;
-  const { metadata: _, ...rest } = options;
-  return rest;
+  const { metadata: _, ...members } = options;
+  return members;
 }
 
 /** A JSON patch (RFC 6902) whose operations are not validated yet. */

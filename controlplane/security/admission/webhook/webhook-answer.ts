@@ -1,6 +1,6 @@
 /**
  * Reads the answers of webhooks up to the review that they contain, with the reasons of client-go for an answer that contains
- * none. Admission webhooks and conversion webhooks use it.
+ * none.
  */
 import { isJsonObject } from '../../../../api/meta/json-object.ts';
 import { type JsonLimits, JsonSyntaxError, parseJson } from '../../../../api/codec/json.ts';

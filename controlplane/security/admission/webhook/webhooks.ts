@@ -1,7 +1,6 @@
 /**
  * Implements what the webhook admission plugins share: the configurations in the order of their names, the selection of
- * webhooks, and the conversion of the request. ValidatingAdmissionWebhook, which calls its webhooks in parallel, is in this
- * file; `mutating-webhooks.ts` has the other plugin.
+ * webhooks, and the conversion of the request. It also has the plugin ValidatingAdmissionWebhook.
  */
 import type { MutatingWebhookConfiguration, ValidatingWebhookConfiguration } from '../../../../api/kinds/kinds.ts';
 import {
@@ -183,10 +182,7 @@ class ValidatingPlugin extends WebhookPlugin implements AdmissionPlugin {
   }
 }
 
-/**
- * Creates the plugin ValidatingAdmissionWebhook. Its validating step calls all matching webhooks in parallel. It reports the
- * first refusal, in the order of the configurations' names and of the webhooks within a configuration.
- */
+/** Creates the plugin ValidatingAdmissionWebhook, which calls all matching webhooks in parallel. */
 export function validatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
   return new ValidatingPlugin(
     'validating',
