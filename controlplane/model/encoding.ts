@@ -1,7 +1,4 @@
-/**
- * Defines the interface between the server and the encodings other than JSON. `registry/encodings.ts` implements it and caches
- * encodings with the entry, so that nothing is encoded twice.
- */
+/** Defines the interface between the server and the encodings other than JSON. */
 import type { Entry } from './rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 

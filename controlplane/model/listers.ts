@@ -1,7 +1,6 @@
 /**
  * Provides the objects that admission plugins, authenticators and authorizers read. `Listers` has an informer for each
- * requested resource, on a watch of the catalog; a `Lister` reads what the informer has. The objects are shared with the watch
- * cache and never copied.
+ * requested resource, on a watch of the catalog; a `Lister` reads what the informer has.
  *
  * An informer lags behind writes a little. Where the newest state decides, `live` reads from the registry.
  */

@@ -1,8 +1,7 @@
 /**
  * Defines the interface between `server/` (HTTP, negotiation, streams) and `registry/` (objects): the verbs of a resource.
  *
- * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes unchanged for
- * JSON clients; for Table, metadata-only, YAML and protobuf it calls `registry/encodings.ts`, which caches by entry.
+ * A result is an `Entry`: the object and its JSON bytes, encoded once and shared.
  */
 import type { Selector } from '../../api/meta/selector.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
@@ -16,13 +15,11 @@ export interface Entry {
   readonly object: KubeObject;
   /** JSON of `object`, without a trailing newline. */
   readonly bytes: Buffer;
-  /** Where `Encodings` keeps other encodings as long as the entry, because a map of thousands of entries costs more. */
+  /** Where `Encodings` keeps the other encodings of the object. */
   encodings?: object | undefined;
 }
 
-/**
- * The parts of a request that the registry may use. The server, or the client of this process, creates one for each request.
- */
+/** The parts of a request that the registry may use. */
 export interface RequestContext {
   readonly user: UserInfo;
   readonly signal: AbortSignal;
@@ -39,7 +36,7 @@ export interface RequestContext {
   warn(text: string): void;
   /** Adds an audit annotation. `Request`: only at levels that record bodies. */
   annotate(key: string, value: string, level?: 'Request'): void;
-  /** Authorizes another action of the same user, such as the create of an update that creates, or an escalation check. */
+  /** Whether the same user may do another action. */
   may(
     verb: string,
     target: { group: string; resource: string; subresource?: string; namespace: string; name: string },
@@ -98,7 +95,7 @@ export type WatchEvent =
 
 /** The receiver of a watch, which is a response or an informer of this process. */
 export interface WatchSink {
-  /** Whether events may come in a later turn if many watches get them. Parts of this process do not wait. */
+  /** Whether events may come in a later turn if many watches get them. */
   readonly isPatient?: boolean;
   /**
    * Receives a batch of events; watches with the same selection share the array and the entries. Returns `false` to pause the
@@ -111,10 +108,7 @@ export interface WatchSink {
 /** The open watch, for its receiver. */
 export interface WatchHandle {
   resume(): void;
-  /**
-   * Called shortly before the server ends the watch. Sends a bookmark if the watch takes bookmarks and has not shown the newest
-   * revision yet.
-   */
+  /** Sends a bookmark if the watch takes bookmarks and has not shown the newest revision yet. */
   bookmark?(): void;
   close(): void;
 }
@@ -221,8 +215,8 @@ export interface Rest {
     options: DeleteOptions,
   ): Promise<ListResult>;
   /**
-   * Returns the target of the stream (`exec`, `attach`, `portforward`, `proxy`, `log`). The server streams the data. `empty`
-   * means that there is nothing to stream yet, and the response is empty.
+   * Returns the target of the stream (`exec`, `attach`, `portforward`, `proxy`, `log`). `empty` means that there is nothing to
+   * stream yet, and the response is empty.
    */
   connect?(
     context: RequestContext,
@@ -289,13 +283,9 @@ export interface ResourceCatalog {
   onChange(listener: () => void): () => void;
   /**
    * Resolves when this resource, and all that are not stored elsewhere (`--etcd-servers-overrides`), show every write that was
-   * acknowledged before the call. Absent if they always do, because no other server writes. Requests for the newest state call
-   * it first.
+   * acknowledged before the call. Absent if they always do, because no other server writes.
    */
   readonly catchUp?: ((group: string, resource: string) => Promise<void>) | undefined;
-  /**
-   * Resolves when the resource is served as its newest definition says, because clients may have read that it is established.
-   * Returns `undefined` if it is.
-   */
+  /** Resolves when the resource is served as its newest definition says. Returns `undefined` if it is. */
   settled?(group: string, resource: string): Promise<void> | undefined;
 }

@@ -47,8 +47,8 @@ export function backendOf(reference: ServiceReference, listers: BackendListers, 
   if (service === undefined) throw new BackendError('ServiceNotFound', `${shown} is not present`);
   const serverName = `${name}.${namespace}.svc`;
   const { spec } = service;
-  const own = { service: `service/${namespace}/${name}`, serverName };
-  if (spec?.type === 'ExternalName') return { host: spec.externalName ?? '', port, ...own };
+  const verification = { service: `service/${namespace}/${name}`, serverName };
+  if (spec?.type === 'ExternalName') return { host: spec.externalName ?? '', port, ...verification };
   const found = (spec?.ports ?? []).find((one) => one.port === port);
   if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
   const portName = found.name ?? '';
@@ -76,5 +76,5 @@ export function backendOf(reference: ServiceReference, listers: BackendListers, 
       `endpoints for service/${name} in ${quoteText(namespace)} have no addresses with port name ${where}`,
     );
   }
-  return { ...picked, ...own };
+  return { ...picked, ...verification };
 }

@@ -1,6 +1,5 @@
 /**
  * Holds the scheduler's view of the cluster: nodes with their pods, including assumed pods, whose binding is not confirmed yet.
- * `cluster-watch.ts` keeps it current; filters and scores read it.
  */
 import type {
   CSINode,
@@ -55,10 +54,7 @@ export interface Cluster extends VolumeLookup, DeviceLookup, NamespaceLabels {
   node(name: string): NodeInfo | undefined;
 }
 
-/**
- * Holds the nodes and their pods. `cluster-watch.ts` changes it, and so does the scheduler when it assumes a pod or forgets one
- * that could not be bound. Everything in it is synchronous.
- */
+/** Holds the nodes and their pods. */
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
   /** The pods on nodes that the API has not shown yet, or no longer shows. */

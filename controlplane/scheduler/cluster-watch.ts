@@ -31,7 +31,7 @@ export interface ClusterWatch {
   budgets(): readonly PodDisruptionBudget[];
   /** Whether the informer still shows the pod. */
   exists(pod: PodInfo): boolean;
-  /** Returns the pods that are nominated to the node, because a preemption makes room for them there. */
+  /** Returns the pods that are nominated to the node. */
   nominatedTo(node: string): readonly PodInfo[];
   /** Nominates the pod to a node. An empty name withdraws the nomination. */
   nominate(info: PodInfo, node: string): void;
@@ -153,7 +153,7 @@ export class ChangeGate {
 
   /**
    * Runs a decision and then applies the changes that arrived meanwhile. Rejects if the decision does. A change that fails is
-   * logged, so that it stops neither the changes after it nor the scheduler.
+   * logged.
    */
   async hold(decide: () => Promise<void>): Promise<void> {
     this.#waiting = [];

@@ -67,7 +67,7 @@ interface Search {
   readonly cluster: Cluster;
   readonly nominated: Nominated;
   readonly slice: TimeSlice;
-  /** The index of the node with which to begin. It changes, so that all nodes of a large cluster get pods. */
+  /** The index of the node with which to begin. */
   readonly first: number;
   /** The name of a node that suffices if the pod fits there. */
   readonly preferred: string;
@@ -135,10 +135,7 @@ export class Trials {
   }
 }
 
-/**
- * Returns the nodes that fit, and why others do not. A pod that fits nowhere is no error. Throws `FilterError` if a filter ends
- * the attempt on all nodes.
- */
+/** Returns the nodes that fit, and why others do not. Throws `FilterError` if a filter ends the attempt on all nodes. */
 export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
   const { cluster, nominated, slice } = search;
   const filters: { name: string; filter: PreparedFilter }[] = [];

@@ -1,8 +1,6 @@
 /**
  * Defines the interfaces of filters and scores. A filter is prepared once for a pod and a state of the cluster, and then called
- * for single nodes. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. No
- * filter or score does I/O. A filter or score that compares all nodes or pods with each term of a pod pauses when its time
- * slice is spent. The cluster does not change meanwhile.
+ * for single nodes. Trials (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice.
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';

@@ -89,7 +89,7 @@ function claimNamesOf(pod: Pod): string[] {
   return names;
 }
 
-/** The value of `disks` of all pods without such disks, shared because each change of a pod creates another `PodInfo`. */
+/** The value of `disks` of all pods without such disks. */
 const NO_DISKS: ReadonlyMap<string, boolean> = new Map();
 
 function disksOf(pod: Pod): ReadonlyMap<string, boolean> {

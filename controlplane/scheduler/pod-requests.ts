@@ -61,7 +61,7 @@ export interface PodRequests {
   readonly forScoring: Resources;
 }
 
-/** Computes the requests from the specification of the pod, and during a resize also from its status. Pure. */
+/** Computes the requests from the specification of the pod, and during a resize also from its status. */
 export function podRequests(pod: Pod): PodRequests {
   return { actual: total(pod, containerRequests), forScoring: total(pod, scoringRequests) };
 }
@@ -89,12 +89,12 @@ function total(pod: Pod, requestsOf: RequestsOf): Resources {
   const sidecars: Resources = new Map();
   const atInit: Resources = new Map();
   for (const container of pod.spec?.initContainers ?? []) {
-    const own = requestsOf(container, pod);
+    const containerAmounts = requestsOf(container, pod);
     if (container.restartPolicy === 'Always') {
-      add(requests, own);
-      add(sidecars, own);
+      add(requests, containerAmounts);
+      add(sidecars, containerAmounts);
       atLeast(atInit, sidecars);
-    } else atLeast(atInit, sum(own, sidecars));
+    } else atLeast(atInit, sum(containerAmounts, sidecars));
   }
   atLeast(requests, atInit);
   for (const [name, text] of Object.entries(pod.spec?.resources?.requests ?? {})) {

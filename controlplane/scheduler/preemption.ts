@@ -1,8 +1,7 @@
 /**
  * Selects the node and the pods of lower priority to evict, so that a pod fits. It evicts as few and as unimportant pods as
  * possible, and respects disruption budgets if possible. It works in time slices and, like kube-scheduler, stops when a tenth
- * of the nodes (at least a hundred) would do and one of them violates no budget. It changes nothing, and `scheduler.ts` evicts
- * the pods.
+ * of the nodes (at least a hundred) would do and one of them violates no budget.
  */
 import type { PodDisruptionBudget } from '../../api/kinds/kinds.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';

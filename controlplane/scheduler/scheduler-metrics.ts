@@ -1,6 +1,6 @@
 /**
  * Registers the metrics of kube-scheduler: attempts with their results and durations, the pods that wait, preemptions, and the
- * size of the view of the cluster. The scheduler reports to it; the gauges are read when the page is.
+ * size of the view of the cluster.
  */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { QueueCounts } from './scheduling-queue.ts';

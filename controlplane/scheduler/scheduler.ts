@@ -367,7 +367,7 @@ class RunningScheduler implements Scheduler {
     }
   }
 
-  /** Removes the reservations of the claims for the pod. The claims of users keep their allocations for the next attempt. */
+  /** Removes the reservations of the claims for the pod. */
   async #unreserve(pod: PodInfo, claims: readonly ResourceClaim[]): Promise<void> {
     for (const claim of claims) {
       try {
@@ -383,7 +383,7 @@ class RunningScheduler implements Scheduler {
     this.#attemptFailed(pod, `binding rejected: ${errorMessage(error)}`);
   }
 
-  /** Records an attempt that ended with an error. The pod is tried again after its backoff. */
+  /** Records an attempt that ended with an error. */
   #attemptFailed(pod: PodInfo, message: string): void {
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
     this.#mark(pod, 'SchedulerError', message, undefined);

@@ -1,7 +1,6 @@
 /**
  * Queues the pods that wait for a node: active ones by priority and age, ones in backoff after an attempt, and unschedulable
- * ones. The latter wait, at most five minutes, for a change that concerns the filters that rejected them. Without active pods,
- * those in backoff are tried early after their first attempts, unless these ended with an error.
+ * ones. The latter wait, at most five minutes, for a change that concerns the filters that rejected them.
  */
 import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -127,7 +126,10 @@ export class SchedulingQueue {
     return { ...counts, byPlugin: new Map([...this.#waiting].map(([name, waiting]) => [name, waiting.size])) };
   }
 
-  /** Returns how often a pod was tried, and the seconds since it arrived. A pod that is not in the queue counts as new. */
+  /**
+   * Returns how often a pod was tried, and the seconds since it arrived. A pod that is not in the queue counts as tried once
+   * now.
+   */
   triesOf(uid: string): { readonly attempts: number; readonly seconds: number } {
     const queued = this.#pods.get(uid);
     if (queued === undefined) return { attempts: 1, seconds: 0 };
@@ -221,7 +223,7 @@ export class SchedulingQueue {
     this.#wait(queued, new Set([filter]));
   }
 
-  /** Records another error. The pod is retried after its backoff. */
+  /** Records another error, after which the pod is retried. */
   failed(uid: string): void {
     // Another change may have made the pod active already.
     if (this.#pods.get(uid)?.place === 'active') return;

@@ -1,6 +1,6 @@
 /**
  * Scores the nodes that passed the filters. Each score is 0 to 100, and they are weighted and added. The best node wins, and
- * ties are broken at random. Pure.
+ * ties are broken at random.
  */
 import { initAndMainContainers } from '../../api/kinds/pod-containers.ts';
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';

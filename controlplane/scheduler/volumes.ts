@@ -1,6 +1,6 @@
 /**
  * Evaluates the claims of a pod for the scheduler. Bound claims restrict the pod to nodes. Unbound claims of classes that wait
- * for a consumer are matched with a free volume or left to a provisioner. Pure. The volume filters and the binder use it.
+ * for a consumer are matched with a free volume or left to a provisioner. Pure.
  */
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/kinds/kinds.ts';

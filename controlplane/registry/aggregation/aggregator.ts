@@ -2,9 +2,6 @@
  * Tracks the groups and versions that other servers serve: their APIServices, whether the servers are available, what they
  * serve, and where a request for them is forwarded. The other server authenticates this one by the front-proxy certificate and
  * receives the user in headers.
- *
- * Availability is checked on every change and every half a minute. Discovery shows the last response of the server, marked as
- * stale while the server is unavailable. A group is served as long as its APIService exists.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/client/client.ts';
@@ -117,7 +114,7 @@ const MAX_DISCOVERY_BYTES = MEGABYTE;
 const MAX_ANSWER_BYTES = 8 * MEGABYTE;
 const NOT_CHECKED: CheckResult = { rows: [], stale: true, openApi: undefined };
 
-/** Lookups are synchronous and show the results of the last checks. Only `get` calls the other server. */
+/** The APIServices whose requests other servers answer, with the results of their last checks. */
 export class Aggregator {
   readonly #options: AggregatorOptions;
   readonly #remote = new Map<string, ApiService>();
@@ -179,8 +176,8 @@ export class Aggregator {
   }
 
   /**
-   * Sends a GET as this user to the server of the path, and returns its response. Rejects with a `StatusError`: 404 if no
-   * server serves the path's group and version, 503 if it is unreachable, otherwise the code of a response that is not 200.
+   * Sends a GET as this user to the server of the path, and returns its response. Rejects with a `StatusError`, which is a 404
+   * if no other server serves the group and version of the path.
    */
   async get(path: string, user: UserInfo): Promise<unknown> {
     const [root, group = '', version = ''] = path.split('/').filter((part) => part !== '');
@@ -269,7 +266,7 @@ export class Aggregator {
     await this.#write(name, state);
   }
 
-  /** Checks that the server responds, with any certificate. The certificate is verified for requests. */
+  /** Checks that the server responds, whatever its certificate is. */
   async #probe(service: ApiService): Promise<void> {
     const target = this.target(service);
     const path = pathOf(service);
@@ -284,7 +281,7 @@ export class Aggregator {
     }
   }
 
-  /** Reads what the server serves. Returns the previous result if discovery fails. */
+  /** Reads what the server serves. What cannot be read stays as it was in the previous result. */
   async #discover(service: ApiService, before: CheckResult): Promise<CheckResult> {
     const { group = '', version = '' } = service.spec ?? {};
     const fetchPath = (path: string): Promise<unknown> => {

@@ -30,9 +30,9 @@ export function rowsOf(group: string, version: string, list: unknown): ResourceI
     const slash = name.indexOf('/');
     if (slash > 0) {
       const parent = name.slice(0, slash);
-      const own = subresources.get(parent) ?? [];
-      subresources.set(parent, own);
-      own.push({
+      const siblings = subresources.get(parent) ?? [];
+      subresources.set(parent, siblings);
+      siblings.push({
         name: name.slice(slash + 1),
         group: wordOf(one, 'group', group),
         version: wordOf(one, 'version', version),

@@ -58,14 +58,11 @@ export async function fetchOpenApi(
 /** The maximum number of characters of a document's URL. */
 const LONGEST_URL = 1024;
 
-/**
- * Returns the URL if it is that of the server's own document of this path, else `''`. Clients get the URL in the index of this
- * server and follow it.
- */
+/** Returns the URL if it is that of the server's own document of this path, else `''`. */
 function ownUrl(url: unknown, path: string): string {
   if (typeof url !== 'string' || url.length > LONGEST_URL) return '';
-  const own = `/openapi/v3/${path}`;
-  return url === own || url.startsWith(`${own}?`) ? url : '';
+  const documentPath = `/openapi/v3/${path}`;
+  return url === documentPath || url.startsWith(`${documentPath}?`) ? url : '';
 }
 
 /** The maximum size of a part, which every client of the whole document reads. */
@@ -107,7 +104,7 @@ export function partOf(document: Document, prefix: string): OpenApiPart {
 
 /** Merges into `document`, which it modifies. A definition whose name has another meaning there is renamed. */
 export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
-  const own = {
+  const members = {
     paths: membersOf(document, 'paths'),
     definitions: membersOf(document, 'definitions'),
     parameters: membersOf(document, 'parameters'),
@@ -115,9 +112,9 @@ export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
   const renamed = new Map<string, string>();
   for (const kind of ['definitions', 'parameters'] as const) {
     for (const [name, value] of Object.entries(part[kind])) {
-      const there = own[kind][name];
+      const there = members[kind][name];
       if (there === undefined || sameShape(there, value)) continue;
-      renamed.set(`#/${kind}/${name}`, `#/${kind}/${freeName(name, own[kind], part[kind])}`);
+      renamed.set(`#/${kind}/${name}`, `#/${kind}/${freeName(name, members[kind], part[kind])}`);
     }
   }
   const text = (value: JsonValue): JsonValue =>
@@ -128,15 +125,15 @@ export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
     for (const [name, value] of Object.entries(part[kind])) {
       if (value === undefined) continue;
       const target = renamed.get(`#/${kind}/${name}`)?.slice(`#/${kind}/`.length) ?? name;
-      own[kind][target] ??= text(value);
+      members[kind][target] ??= text(value);
     }
   }
   for (const [path, item] of Object.entries(part.paths)) {
-    if (item !== undefined) own.paths[path] ??= text(item);
+    if (item !== undefined) members.paths[path] ??= text(item);
   }
 }
 
-/** Whether two schemas are equal apart from their descriptions, which differ between releases. */
+/** Whether two schemas are equal apart from their descriptions. */
 function sameShape(a: JsonValue, b: JsonValue | undefined): boolean {
   const bare = (value: JsonValue | undefined): string =>
     JSON.stringify(value, (key, inner: unknown) =>

@@ -1,7 +1,6 @@
 /**
  * Counts how many allocations hold each device, and what they consume of devices that claims share. Each change of an
  * allocation changes only its own devices, so that a scheduling decision does not read the claims of the whole cluster.
- * `device-state.ts` reports the allocations.
  */
 import { deviceKey } from '../../../api/kinds/device-claims.ts';
 import type { NodeSelector } from '../../../api/kinds/node-selection.ts';

@@ -115,7 +115,7 @@ class Search {
       this.claim = slot.claim;
       const suitable = this.#suitableFor(alternative);
       if (alternative.allocationMode !== 'All') return this.#choose(at, alternative, alternative.count ?? 1, 0);
-      // This alternative takes all suitable devices. It fails if a pool is incomplete or another claim has one of the devices.
+      // This alternative takes all suitable devices.
       if (suitable.length === 0 || this.#input.pools.some(({ isIncomplete }) => isIncomplete)) return false;
       const before = this.picks.length;
       if (suitable.every((found) => this.#take(slot.claim, alternative, found)) && this.allocateFrom(at + 1))
@@ -163,8 +163,8 @@ class Search {
   }
 
   /**
-   * Takes a device. With admin access, other claims may use the device. Returns `false` and takes nothing if the claim has too
-   * many devices, a constraint does not hold, or nothing of the device is left.
+   * Takes a device, which other claims may use as well with admin access. Returns `false` and takes nothing if that is
+   * impossible.
    */
   #take(
     claim: number,
@@ -299,8 +299,8 @@ function allocationOf(
   index: number,
   picks: readonly Pick[],
 ): DeviceAllocation {
-  const own = picks.filter((pick) => pick.claim === index);
-  const results = own.map(({ alternative: { name, adminAccess, tolerations }, pooled, consumption }) => ({
+  const picked = picks.filter((pick) => pick.claim === index);
+  const results = picked.map(({ alternative: { name, adminAccess, tolerations }, pooled, consumption }) => ({
     request: name,
     driver: pooled.driver,
     pool: pooled.pool,
@@ -309,7 +309,7 @@ function allocationOf(
     ...(tolerations === undefined ? {} : { tolerations }),
     ...(consumption === undefined ? {} : { shareID: newShareId(), ...consumedCapacity(consumption) }),
   }));
-  const used = new Map(own.map(({ alternative }) => [alternative.name, alternative]));
+  const used = new Map(picked.map(({ alternative }) => [alternative.name, alternative]));
   const config = [
     ...[...used.values()].flatMap(({ name, deviceClassName }) =>
       (deviceClass(deviceClassName)?.spec?.config ?? []).map((entry) => ({
@@ -322,7 +322,7 @@ function allocationOf(
       .filter(({ requests }) => [...used.keys()].some((name) => includesRequest(requests, name)))
       .map((entry) => ({ ...entry, source: 'FromClaim' })),
   ];
-  const nodeSelector = nodesOf(own.map(({ pooled }) => pooled));
+  const nodeSelector = nodesOf(picked.map(({ pooled }) => pooled));
   return {
     devices: { results, ...(config.length === 0 ? {} : { config }) },
     ...(nodeSelector === undefined ? {} : { nodeSelector }),

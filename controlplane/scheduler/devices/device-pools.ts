@@ -102,11 +102,7 @@ function addSlice(pool: PublishedPool, spec: SliceSpec): PublishedSlice {
   return slice;
 }
 
-/**
- * Returns the pool as the node sees it, or `undefined` if it has no devices for the node. If the slices that concern the node
- * are as many as the pool has, no others count. Otherwise the slices of all nodes decide: with a newer generation anywhere, the
- * pool is about to be replaced and has no devices here, and with too few slices, it is incomplete.
- */
+/** Returns the pool as the node sees it, or `undefined` if it has no devices for the node. */
 function poolOf(pool: PublishedPool, node: SelectableNode, allocated: DevicesInUse): DevicePool | undefined {
   const concerned = pool.ofSeveral.filter((slice) => concerns(slice, node));
   const found = newestOf([...(pool.ofNode.get(node.name) ?? []), ...concerned]);

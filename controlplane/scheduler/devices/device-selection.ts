@@ -25,7 +25,7 @@ const VALUE_UNITS = 30;
 
 interface Selector {
   readonly program: Program;
-  /** The kept results by device. Devices do not change and are evaluated for many pods. */
+  /** The kept results by device. */
   readonly results: WeakMap<Device, boolean>;
 }
 
@@ -34,7 +34,7 @@ interface SuitOptions {
   readonly budget: SearchBudget;
 }
 
-/** Keeps compiled selectors and their results, since the same devices are compared for many pods. */
+/** Keeps compiled selectors and their results. */
 export class DeviceSelection {
   readonly #selectors = new Map<string, Selector>();
   #results = 0;

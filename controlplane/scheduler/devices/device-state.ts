@@ -1,6 +1,6 @@
 /**
  * Holds the scheduler's view of devices: classes, slices and claims from the informers, and the allocations that are being
- * written. `cluster-watch.ts` owns it.
+ * written.
  */
 import type { Informer, Informers } from '../../../api/client/informer.ts';
 import type { DeviceClass, ResourceClaim, ResourceSlice } from '../../../api/kinds/kinds.ts';

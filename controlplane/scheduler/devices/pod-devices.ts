@@ -1,6 +1,6 @@
 /**
  * Evaluates the resource claims of a pod: which of them are allocated, and which devices of a node the unallocated ones can
- * get. Pure. The filter and the scheduler use it.
+ * get.
  */
 import { randomUUID } from 'node:crypto';
 import { MAX_CONSUMERS } from '../../../api/kinds/device-limits.ts';
@@ -35,10 +35,7 @@ export interface ReservedClaim {
   readonly mappings?: readonly RequestMapping[] | undefined;
 }
 
-/**
- * Returns the claims that the pod refers to, or a text that says why it may not be scheduled yet: the claims of the cluster are
- * not known yet, or one of the claims is missing, is being deleted, or was created for another pod.
- */
+/** Returns the claims that the pod refers to, or a text that says why it may not be scheduled yet. */
 export function claimsOfPod(pod: PodInfo, lookup: DeviceLookup): readonly ResourceClaim[] | string {
   const claims: ResourceClaim[] = [];
   const { resourceClaims = [] } = pod.pod.spec ?? {};
@@ -147,8 +144,7 @@ export function allocateOn(
 }
 
 /**
- * Returns the claims of a pod that is about to run on the node. Returns `undefined` if the node no longer has the devices, or
- * if a claim of the pod can no longer be used at all.
+ * Returns the claims of a pod that is about to run on the node. Returns `undefined` if the pod cannot get its devices there.
  */
 export function reserveOn(pod: PodInfo, node: NodeInfo, lookup: DeviceLookup): readonly ReservedClaim[] | undefined {
   const devices = devicesOf(pod, lookup);

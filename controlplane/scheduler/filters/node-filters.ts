@@ -123,10 +123,7 @@ const ANY = '';
 const addressOf = ({ ip }: HostPort): string => (ip === '0.0.0.0' || ip === '::' ? ANY : ip);
 const keyOf = ({ protocol, port }: HostPort): string => `${protocol} ${port}`;
 
-/**
- * Returns the addresses of each protocol and port. Two pods may have tens of thousands of ports, so that pairs are not
- * compared.
- */
+/** Returns the addresses of each protocol and port. */
 function addressesOfPorts(ports: readonly HostPort[]): ReadonlyMap<string, ReadonlySet<string>> {
   const found = new Map<string, Set<string>>();
   for (const port of ports) {

@@ -100,7 +100,7 @@ function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
 
 /**
  * Rejects nodes that a bound volume does not allow, or where an unbound claim finds no volume and none can be provisioned.
- * Refuses the pod as a whole if a claim is missing, being deleted, lost, or still to be bound by the volume binder.
+ * Refuses the pod as a whole if one of its claims cannot be used.
  */
 export const volumeBinding: FilterPlugin = {
   name: 'VolumeBinding',
