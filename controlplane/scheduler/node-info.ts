@@ -1,4 +1,4 @@
-/** Holds a node with its pods and the sums of their requests. Filters read it, and preemption modifies copies of it. */
+/** Holds a node with its pods and the sums of their requests. */
 import type { Node } from '../../api/kinds/kinds.ts';
 import { PodInfo } from './pod-info.ts';
 import { amountOf, resourcesOf, type Resources } from './pod-requests.ts';

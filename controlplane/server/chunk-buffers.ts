@@ -1,10 +1,10 @@
 /**
  * Provides the buffers in which large responses are assembled, one chunk at a time. They are used again, because fresh memory
- * for each chunk costs the kernel and the garbage collector more than the copy into it. `body-stream.ts` owns them.
+ * for each chunk costs the kernel and the garbage collector more than the copy into it.
  */
 
 /** The number of idle buffers that are kept. A list waits for its client after each chunk, so that a few serve many lists. */
-const KEPT = 8;
+const IDLE_BUFFERS = 8;
 
 /** A pool of buffers, all of the same size in bytes. */
 export class ChunkBuffers {
@@ -22,6 +22,6 @@ export class ChunkBuffers {
 
   /** Returns a buffer of `take`. The caller must not use the buffer any more. */
   giveBack(buffer: Buffer): void {
-    if (this.#free.length < KEPT) this.#free.push(buffer);
+    if (this.#free.length < IDLE_BUFFERS) this.#free.push(buffer);
   }
 }

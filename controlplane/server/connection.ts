@@ -12,7 +12,7 @@ export class TlsConnection implements ClientConnection {
   readonly #socket: TLSSocket;
   readonly #onAccepted: () => void;
   #isAccepted = false;
-  #certificate: { readonly known: X509Certificate | undefined } | undefined;
+  #certificate: { readonly value: X509Certificate | undefined } | undefined;
 
   /** `onAccepted` is called when the first request of the connection is accepted. */
   constructor(socket: TLSSocket, onAccepted: () => void) {
@@ -33,7 +33,7 @@ export class TlsConnection implements ClientConnection {
    * second one.
    */
   get peerCertificate(): X509Certificate | undefined {
-    this.#certificate ??= { known: this.#socket.getPeerX509Certificate() };
-    return this.#certificate.known;
+    this.#certificate ??= { value: this.#socket.getPeerX509Certificate() };
+    return this.#certificate.value;
   }
 }

@@ -1,7 +1,4 @@
-/**
- * Builds the audit policy and backends from the flags. Returns `undefined` if audit is not configured. The control
- * plane calls it at start.
- */
+/** Builds the audit policy and backends from the flags. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { readFile } from 'node:fs/promises';
 import { clientMetrics } from '../../api/client/client-metrics.ts';

@@ -20,7 +20,7 @@ interface ClientOptions {
   readonly shared?: boolean;
 }
 
-/** Clients by user. Each passes the same authorization and admission as a client over HTTP. */
+/** Clients by user. */
 export interface Clients {
   /** The API server itself. */
   readonly system: Client;
@@ -34,7 +34,7 @@ interface ClientsOptions {
   readonly turns: LoopTurns;
 }
 
-/** Creates the clients. They refuse writes until the control plane serves them. */
+/** Creates the clients. */
 export function createClients(options: ClientsOptions): Clients {
   const as: Clients['as'] = (name, { groups = [], fieldManager = name, shared = false } = {}) =>
     createDirectClient({

@@ -37,6 +37,6 @@ export class OwnEndpoint {
     if (port !== this.#port) return false;
     const classes = addressClasses(address);
     if (classes.includes('loopback') || classes.includes('unspecified')) return true;
-    return this.#addresses.has(key) || hostAddresses().some((own) => addressKey(own) === key);
+    return this.#addresses.has(key) || hostAddresses().some((hostAddress) => addressKey(hostAddress) === key);
   }
 }

@@ -35,7 +35,7 @@ export function registerServiceMetrics(metrics: MetricsRegistry, options: Servic
     'Gauge measuring the number of available NodePorts for Services',
   );
   const ranges = new ServiceRanges(options);
-  let known = new Set<string>();
+  let shownCidrs = new Set<string>();
   metrics.collect(() => {
     const now = ranges.usage();
     for (const { cidr, allocated, available } of now) {
@@ -44,8 +44,8 @@ export function registerServiceMetrics(metrics: MetricsRegistry, options: Servic
     }
     const cidrs = new Set(now.map(({ cidr }) => cidr));
     // A range that was deleted has no numbers.
-    for (const gone of known.difference(cidrs)) for (const each of [allocatedIps, availableIps]) each.delete(gone);
-    known = cidrs;
+    for (const gone of shownCidrs.difference(cidrs)) for (const each of [allocatedIps, availableIps]) each.delete(gone);
+    shownCidrs = cidrs;
     const { entries } = options.stores.get('', 'services').cache.list({ selection: selectionOf('') });
     const ports = new Set(entries.flatMap(({ object }) => portsOf((object as Service).spec ?? {})));
     allocatedPorts.with().set(ports.size);

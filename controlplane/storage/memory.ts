@@ -1,4 +1,4 @@
-/** Opens a revision log without durability, for tests and `startControlPlane({ memory: true })`. */
+/** Opens a revision log without durability. */
 import { silentLogger, type Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Stamp } from './log-backend.ts';

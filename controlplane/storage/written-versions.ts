@@ -1,6 +1,6 @@
 /**
  * Lists the versions in which kube-apiserver 1.36 writes kinds to etcd, where they are not the version that this project
- * stores. Discovery publishes hashes of them, and the storage on etcd writes them.
+ * stores.
  */
 
 /** The written version of a kind, by the kind. */

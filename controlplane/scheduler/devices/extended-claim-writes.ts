@@ -39,8 +39,11 @@ export async function removeClaim(client: TypedClient, { metadata }: ResourceCla
   if (current === undefined || current.metadata.uid !== uid) return;
   const { finalizers = [] } = current.metadata;
   if (finalizers.includes(CLAIM_FINALIZER)) {
-    const kept = { ...current.metadata, finalizers: finalizers.filter((finalizer) => finalizer !== CLAIM_FINALIZER) };
-    await client.update(resourceClaims, { ...current, metadata: kept });
+    const withoutFinalizer = {
+      ...current.metadata,
+      finalizers: finalizers.filter((finalizer) => finalizer !== CLAIM_FINALIZER),
+    };
+    await client.update(resourceClaims, { ...current, metadata: withoutFinalizer });
   }
   const preconditions = uid === undefined ? {} : { preconditions: { uid } };
   await tolerate(client.delete(resourceClaims, namespace, name, preconditions), isNotFound);

@@ -1,4 +1,4 @@
-/** AlwaysAdmit and AlwaysDeny, which tests of the admission chain use. Both are off by default. */
+/** AlwaysAdmit and AlwaysDeny. Both are off by default. */
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 

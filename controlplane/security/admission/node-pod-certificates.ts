@@ -23,7 +23,6 @@ interface Spec {
 /** Throws a 403 if the node may not write the request, and a 404 if its pod or service account does not exist. */
 type PodCertificateCheck = (attributes: AdmissionAttributes, node: string) => Promise<void>;
 
-/** Returns the check that NodeRestriction calls. */
 export function podCertificateCheck(listers: Listers): PodCertificateCheck {
   const nodeLister = listers.of(nodes);
   const podLister = listers.of(pods);

@@ -1,6 +1,6 @@
 /**
  * Finds the audiences for which the node of a pod may request tokens of the pod's service account: those of its projected
- * volumes, and those that the drivers of its CSI volumes ask for. `node-restriction.ts` refuses all others.
+ * volumes, and those that the drivers of its CSI volumes ask for.
  */
 import type { Pod } from '../../../api/kinds/kinds.ts';
 import {

@@ -71,16 +71,16 @@ function schedule(
   attributes: AdmissionAttributes,
 ): void {
   const selector = scheduling.nodeSelector ?? {};
-  const own = spec.nodeSelector ?? {};
+  const podSelector = spec.nodeSelector ?? {};
   for (const [key, value] of Object.entries(selector)) {
-    const named = ownMember(own, key);
+    const named = ownMember(podSelector, key);
     if (named === undefined || named === value) continue;
     throw refusal(
       attributes,
       `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${value}; pod.spec.nodeSelector[${key}] = ${named}`,
     );
   }
-  if (Object.keys(selector).length > 0) spec.nodeSelector = { ...own, ...selector };
+  if (Object.keys(selector).length > 0) spec.nodeSelector = { ...podSelector, ...selector };
   if ((scheduling.tolerations?.length ?? 0) > 0) {
     spec.tolerations = mergeTolerations(spec.tolerations ?? [], scheduling.tolerations ?? []);
   }

@@ -42,7 +42,7 @@ export function isSuperset(a: Toleration, b: Toleration): boolean {
   }
 }
 
-/** The maximum number of tolerations to merge, because each is compared with every other one. Pods have some tens at most. */
+/** The maximum number of tolerations to merge, because each is compared with every other one. */
 const MAX_MERGED = 1000;
 
 /** Merges lists, without tolerations that another one covers. Throws 413 if there are too many to compare. */

@@ -1,4 +1,4 @@
-/** Implements the anonymous authenticator, which is the last one: a request without credentials is `system:anonymous`. */
+/** Implements the anonymous authenticator: the user of a request is `system:anonymous`. */
 import type { Authenticated, Authenticator } from './authentication.ts';
 import { ANONYMOUS_USER, UNAUTHENTICATED_GROUP } from '../../../api/meta/system-users.ts';
 

@@ -51,7 +51,11 @@ const SHAPE: ConfigShape = {
 };
 
 /** Parses the configuration file. Throws an error with the file name and the reason. */
-export function loadAuthenticationConfig(text: string, path: string, own: OwnIssuers = []): AuthenticationConfig {
+export function loadAuthenticationConfig(
+  text: string,
+  path: string,
+  ownIssuers: OwnIssuers = [],
+): AuthenticationConfig {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
@@ -72,9 +76,9 @@ export function loadAuthenticationConfig(text: string, path: string, own: OwnIss
     const at = `jwt[${i}]`;
     try {
       const parsed = jwtSettings(item);
-      if (own.includes(parsed.issuerUrl))
+      if (ownIssuers.includes(parsed.issuerUrl))
         throw new Error(
-          `issuer.url: Invalid value: "${parsed.issuerUrl}": URL must not overlap with disallowed issuers: [${own.join(' ')}]`,
+          `issuer.url: Invalid value: "${parsed.issuerUrl}": URL must not overlap with disallowed issuers: [${ownIssuers.join(' ')}]`,
         );
       if (issuers.has(parsed.issuerUrl)) throw new Error(`issuer.url: Duplicate value: "${parsed.issuerUrl}"`);
       issuers.add(parsed.issuerUrl);

@@ -63,8 +63,8 @@ const LISTS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns the data to publish: the published data (`published`) with the data of this server (`serverData`) added, in a stable order, so
- * that servers do not overwrite each other.
+ * Returns the data to publish: the published data with the data of this server added, in a stable order, so that servers do not
+ * overwrite each other.
  */
 export function mergedData(
   published: Readonly<Record<string, string>>,

@@ -1,4 +1,4 @@
-/** Reads the certificates and keys of files that flags name, again and again while requests are served. */
+/** Reads the certificates and keys of files that flags name. */
 import { readFileSync, statSync } from 'node:fs';
 
 /** The bundles of operating systems have some hundred kilobytes. */

@@ -10,7 +10,7 @@ const digest = (text: string): Buffer => createHash('sha256').update(text).diges
  * not CSV and for a record with fewer than three columns.
  */
 export function tokenFileAuthenticator(csv: string, path: string, logger: Logger): TokenAuthenticator {
-  const byDigest = new Map<string, { readonly digest: Buffer; readonly known: Authenticated }>();
+  const byDigest = new Map<string, { readonly digest: Buffer; readonly authenticated: Authenticated }>();
   for (const [i, record] of readCsv(csv, path).entries()) {
     const [token = '', name = '', uid, groups = ''] = record;
     if (uid === undefined)
@@ -21,13 +21,13 @@ export function tokenFileAuthenticator(csv: string, path: string, logger: Logger
     }
     const hash = digest(token);
     const list = groups === '' ? [] : groups.split(',').map((group) => group.trim());
-    byDigest.set(hash.toString('base64'), { digest: hash, known: { user: { name, uid, groups: list } } });
+    byDigest.set(hash.toString('base64'), { digest: hash, authenticated: { user: { name, uid, groups: list } } });
   }
   return {
     authenticateToken(token) {
       const hash = digest(token);
       const found = byDigest.get(hash.toString('base64'));
-      return found !== undefined && timingSafeEqual(found.digest, hash) ? found.known : undefined;
+      return found !== undefined && timingSafeEqual(found.digest, hash) ? found.authenticated : undefined;
     },
   };
 }

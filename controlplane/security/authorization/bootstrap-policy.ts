@@ -1,7 +1,4 @@
-/**
- * Defines the roles and bindings that every cluster has, with the names and rules of Kubernetes 1.36.
- * `bootstrap-controllers.ts` adds those of the controllers, and `bootstrap-reconcile.ts` writes them to the API.
- */
+/** Defines the roles and bindings that every cluster has, with the names and rules of Kubernetes 1.36. */
 import {
   eventsRule,
   READ,

@@ -1,7 +1,4 @@
-/**
- * Collects the objects that a pod's spec, and the resource claims of its status, refer to in its own namespace. The Node
- * authorizer and the admission of mirror pods use it.
- */
+/** Collects the objects that a pod's spec, and the resource claims of its status, refer to in its own namespace. */
 import type { Pod } from '../../../api/kinds/kinds.ts';
 
 /** Names in the pod's own namespace. */

@@ -1,6 +1,6 @@
 /**
  * Wraps a client of this process, so that its writes are in the audit log as those of other users are. Reads and watches are
- * not recorded. It is used for writes that an administrator has requested by a manifest in a folder.
+ * not recorded.
  */
 import type { Client, Resource } from '../../../api/client/client.ts';
 import type { UserInfo } from '../../model/user-info.ts';

@@ -29,7 +29,7 @@ interface EventInput {
 /** An event in its JSON form. */
 export type AuditEvent = Readonly<Record<string, unknown>>;
 
-/** Builds an audit event. Leaves out fields without a value. The caller passes only the objects that the level includes. */
+/** Builds an audit event. Leaves out fields without a value. */
 export function auditEvent(input: EventInput): AuditEvent {
   const { info } = input;
   return {

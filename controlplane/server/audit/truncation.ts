@@ -1,6 +1,6 @@
 /**
- * Limits the size of audit events and of batches: it drops the request and response bodies of a large event first, and
- * then the event. It wraps a sink.
+ * Limits the size of audit events and of batches: it drops the request and response bodies of a large event first, and then the
+ * event.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { AuditEvent } from './event.ts';

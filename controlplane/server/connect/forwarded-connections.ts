@@ -1,7 +1,6 @@
 /**
  * Limits the connections that requests open to agents, pods and aggregated servers, because a client can open thousands of
- * requests over a few connections of its own, and the server needs its descriptors for the storage and for other clients. The
- * connector and aggregation call this.
+ * requests over a few connections of its own, and the server needs its descriptors for the storage and for other clients.
  */
 import { connectionsWithin } from '../../../api/http/connection-limit.ts';
 import { Shares, userOf } from '../flowcontrol/shares.ts';

@@ -1,4 +1,4 @@
-/** Passes a log on as messages of a WebSocket. `log.ts` loads it at the first such request. */
+/** Passes a log on as messages of a WebSocket. */
 import type { IncomingMessage } from 'node:http';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { answerPings, SENDS_ONLY } from '../../../api/http/websocket.ts';

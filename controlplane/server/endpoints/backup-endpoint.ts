@@ -1,7 +1,6 @@
 /**
  * Serves the endpoint that returns a consistent copy of the storage of a running control plane, whose file no other process can
- * read. `orchlet backup` calls it. It is apart from `backup.ts`, because a control plane itself does not load SQLite outside
- * its worker.
+ * read. It is apart from `backup.ts`, because a control plane itself does not load SQLite outside its worker.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';

@@ -33,7 +33,7 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
     }
     if (result instanceof Promise) {
       return result.then(
-        (known) => proceed(request, known, next, options),
+        (authenticated) => proceed(request, authenticated, next, options),
         (error: unknown) => refuse(request, error, options),
       );
     }
@@ -85,13 +85,13 @@ function refuse(request: ApiRequest, error: unknown, { audit, logger }: Authenti
 
 function proceed(
   request: ApiRequest,
-  known: Authenticated | undefined,
+  authenticated: Authenticated | undefined,
   next: Handler,
   options: AuthenticationOptions,
 ): MaybePromise<void> {
-  if (known === undefined) return refuse(request, undefined, options);
-  request.user = withAuthenticatedGroup(known.user);
-  if (known.user.name !== ANONYMOUS_USER) request.exchange.connection.accepted?.();
+  if (authenticated === undefined) return refuse(request, undefined, options);
+  request.user = withAuthenticatedGroup(authenticated.user);
+  if (authenticated.user.name !== ANONYMOUS_USER) request.exchange.connection.accepted?.();
   return next(request);
 }
 

@@ -1,7 +1,6 @@
 /**
- * Implements the innermost filter, which lets a request last until its client has taken the response. A response that waits for
- * its client takes memory, as a body that waits for the server does. So its request keeps its seats of priority and fairness,
- * as in kube-apiserver, and is ended by the time limit.
+ * Implements the innermost filter, which lets a request last until its client has taken the response. So the request keeps its
+ * seats of priority and fairness, as in kube-apiserver, and is ended by the time limit.
  */
 import { isLongRunning } from '../long-running.ts';
 import type { ApiRequest, Filter, MaybePromise } from '../request.ts';

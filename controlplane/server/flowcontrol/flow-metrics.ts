@@ -96,8 +96,8 @@ export class FlowMetrics {
   }
 
   #of({ schema }: LevelFlow): Series {
-    const known = this.#series.get(schema);
-    if (known !== undefined) return known;
+    const cached = this.#series.get(schema);
+    if (cached !== undefined) return cached;
     const fresh = this.#create(schema.level.name, schema.name);
     this.#series.set(schema, fresh);
     return fresh;

@@ -41,11 +41,11 @@ export function installLevelMetrics(registry: MetricsRegistry, control: FlowCont
     help: 'Requests that wait in queues, by kind.',
     labels: ['request_kind'],
   });
-  let known = new Set<string>();
+  let shownLevels = new Set<string>();
   registry.collect(() => {
     fairness.with().set(control.fairProportion);
-    for (const name of known) if (!control.levels.has(name)) for (const { family } of gauges) family.delete(name);
-    known = new Set(control.levels.keys());
+    for (const name of shownLevels) if (!control.levels.has(name)) for (const { family } of gauges) family.delete(name);
+    shownLevels = new Set(control.levels.keys());
     for (const level of control.levels.values())
       for (const { family, value } of gauges) family.with(level.name).set(value(level));
     for (const kind of ['readOnly', 'mutating'] as const) {

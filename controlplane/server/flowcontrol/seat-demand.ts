@@ -1,6 +1,6 @@
 /**
  * Measures the seats that a priority level requested over time: average, standard deviation and maximum between two resets,
- * weighted by the duration of each value. The periodic adjustment of limits reads it.
+ * weighted by the duration of each value.
  */
 
 /** The statistics of one period, in seats. */

@@ -1,4 +1,4 @@
-/** Lists the review endpoints and their paths. `start/serve.ts` passes them to the registry. */
+/** Lists the review endpoints and their paths. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Listers } from '../../model/listers.ts';
 import type { Authenticated, TokenAuthenticator } from '../../security/authentication/authentication.ts';

@@ -46,9 +46,9 @@ async function statusOf(
   wanted: readonly string[],
 ): Promise<Record<string, unknown>> {
   try {
-    const known = await tokens.authenticateToken(token, wanted);
-    if (known === undefined) return { user: {}, error: INVALID_BEARER_TOKEN };
-    return authenticated(known);
+    const result = await tokens.authenticateToken(token, wanted);
+    if (result === undefined) return { user: {}, error: INVALID_BEARER_TOKEN };
+    return authenticated(result);
   } catch (error) {
     return { user: {}, error: `[${[INVALID_BEARER_TOKEN, ...messagesOf(error)].join(', ')}]` };
   }

@@ -1,4 +1,4 @@
-/** Handles GET of one object, the hottest path of the server. It is synchronous as long as the registry reads from memory. */
+/** Handles GET of one object. It is synchronous as long as the registry reads from memory. */
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { queryBoolean } from '../request-info.ts';
 import { sendEntry } from '../response.ts';

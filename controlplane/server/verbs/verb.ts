@@ -46,21 +46,21 @@ const pathOf = ({ info, subresource }: Rest): string => `${info.resource}/${subr
 const scopes = new WeakMap<Rest, Scopes>();
 
 function scopesOf(rest: Rest, encodings: Encodings): Scopes {
-  let known = scopes.get(rest);
-  if (known === undefined) {
+  let cached = scopes.get(rest);
+  if (cached === undefined) {
     const protobuf = hasProtobuf(rest, encodings);
     // Resources that are only created (reviews, tokens, bindings) are not stored, so they have no Tables.
     const table = (rest.get !== undefined || rest.list !== undefined) && !WITHOUT_TABLES.has(pathOf(rest));
     const base = { protobuf, table, routeCheck: protobuf };
     const possible = rest.watch === undefined ? 'never' : 'possible';
-    known = {
+    cached = {
       plain: { ...base, watch: 'never' },
       collection: { ...base, watch: possible },
       watch: { ...base, watch: 'now' },
     };
-    scopes.set(rest, known);
+    scopes.set(rest, cached);
   }
-  return known;
+  return cached;
 }
 
 /** Whether the objects of the resource have a protobuf form. Custom resources have none. */

@@ -1,6 +1,6 @@
 /**
  * Converts a CustomResourceDefinition of `apiextensions.k8s.io/v1beta1`, the version in which kube-apiserver stores it, to
- * `v1`. In `v1beta1`, the fields that all versions share are in `spec` itself. `values.ts` calls it.
+ * `v1`. In `v1beta1`, the fields that all versions share are in `spec` itself.
  */
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 

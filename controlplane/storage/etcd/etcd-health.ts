@@ -1,4 +1,4 @@
-/** Reports whether etcd responds and accepts writes. The health checks of the API server read it through the storage. */
+/** Reports whether etcd responds and accepts writes. */
 import { StorageError } from '../storage.ts';
 import { ALARM_NOSPACE } from './etcd-interface.ts';
 import type { EtcdServers } from './etcd-servers.ts';

@@ -1,4 +1,4 @@
-/** Lets callers wait until readers see a revision. The storage on etcd reports each revision that it applied. */
+/** Lets callers wait until readers see a revision. */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { StorageError } from '../storage.ts';
 

@@ -1,6 +1,5 @@
 /** Shares one read between concurrent callers, so that a linearizable read for each request costs only a few calls of etcd. */
 
-/** A caller never gets a read that began before its call. */
 export class SharedRead<T> {
   readonly #read: () => Promise<T>;
   #running: Promise<T> | undefined;
@@ -11,8 +10,7 @@ export class SharedRead<T> {
   }
 
   /**
-   * Resolves to the result of a read that began after the call. Callers that come while a read is running share the next one,
-   * because the running one may have begun too early for them.
+   * Resolves to the result of a read that began after the call. Callers that come while a read is running share the next one.
    */
   get(): Promise<T> {
     if (this.#running === undefined) {

@@ -1,7 +1,6 @@
 /**
- * Owns a SQLite file in a thread of its own, so that an fsync does not block the event loop. The first message names the
- * file. The thread sends all records of it, unless a standby owns it, and then handles one request after another.
- * `storage-thread.ts` starts it.
+ * Owns a SQLite file in a thread of its own, so that an fsync does not block the event loop. The first message names the file.
+ * The thread sends all records of it, unless a standby owns it.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage } from '../stored-log.ts';
