@@ -1,8 +1,8 @@
 /**
  * Defines the container runtime boundary, modelled on CRI v1: pod sandboxes, containers, images, stats and streams.
  *
- * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
- * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
+ * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in memory.
+ * One contract suite tests all three.
  */
 import type { CniPlaces } from '../base/model/cni-places.ts';
 import type { ContainerId, PodIdentity, SandboxId } from './runtime-identity.ts';

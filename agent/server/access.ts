@@ -53,8 +53,8 @@ interface CertificateTrust {
 }
 
 /**
- * Authenticates and authorizes requests. Both methods reject with the error of the client if the API server does not decide.
- * The server then answers 401 for an authentication, and 500 for an authorization.
+ * Authenticates and authorizes requests. Both methods reject with the error of the client if the API server does not
+ * decide.
  */
 export interface Access {
   /**
@@ -68,7 +68,7 @@ export interface Access {
 }
 
 /** The maximum number of entries of each cache. The oldest entry is removed first. */
-const MAX_KEPT = 4096;
+const MAX_CACHED = 4096;
 /**
  * The maximum number of tokens that are reviewed at once, and of those that wait for their reviews: once for addresses that
  * have sent a valid token before, and once for all others.
@@ -78,7 +78,7 @@ const REVIEWS = { mostAtOnce: 16, mostWaiting: 256 };
 /** Creates the access to the server. Its caches are empty at first, and bounded. */
 export function createAccess(options: AccessOptions): Access {
   const reviewed = tokenReviewer(options);
-  const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MAX_KEPT });
+  const decisions = new ExpiringCache<boolean>({ clock: options.clock, most: MAX_CACHED });
   return {
     async authenticate(request, connection = { isTrusted: true }) {
       const byCertificate = options.hasClientCa ? certificateUser(request, connection, options) : 'none';
@@ -148,8 +148,8 @@ function certificateUser(
  */
 function tokenReviewer(options: AccessOptions): (token: string, address: string) => Promise<AgentUser | 'refused'> {
   const { clock, observe } = options;
-  const users = new ExpiringCache<AgentUser>({ clock, most: MAX_KEPT });
-  const refused = new ExpiringCache<'refused'>({ clock, most: MAX_KEPT });
+  const users = new ExpiringCache<AgentUser>({ clock, most: MAX_CACHED });
+  const refused = new ExpiringCache<'refused'>({ clock, most: MAX_CACHED });
   const turns = new FairTurns(REVIEWS);
   const running = new Map<string, Promise<AgentUser | 'refused'>>();
   const review = async (token: string, key: string, address: string): Promise<AgentUser | 'refused'> => {
@@ -181,10 +181,10 @@ function tokenReviewer(options: AccessOptions): (token: string, address: string)
     const looked = (status: 'hit' | 'miss'): void =>
       observe?.tokenCache.looked(status, (clock.monotonic() - startMs) / 1000);
     const key = createHash('sha256').update(token).digest('base64');
-    const kept = users.get(key) ?? refused.get(key);
-    if (kept !== undefined) {
+    const cached = users.get(key) ?? refused.get(key);
+    if (cached !== undefined) {
       looked('hit');
-      return kept.value;
+      return cached.value;
     }
     const shared = running.get(key) ?? review(token, key, address);
     running.set(key, shared);
@@ -276,8 +276,8 @@ async function allowed(
   cache: ExpiringCache<boolean>,
 ): Promise<boolean> {
   const key = JSON.stringify([user.name, user.uid, user.groups, user.extra, verb, subresource]);
-  const kept = cache.get(key);
-  if (kept !== undefined) return kept.value;
+  const cached = cache.get(key);
+  if (cached !== undefined) return cached.value;
   const answer = await measured(options, 'authz', async () =>
     options.client?.create(subjectAccessReviews, '', {
       apiVersion: 'authorization.k8s.io/v1',

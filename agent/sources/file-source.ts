@@ -159,8 +159,8 @@ class FileSource implements PodSource {
   }
 
   /**
-   * Reads all files, and replaces the ConfigMaps and Secrets. Returns the pods, only the first of several with one name, and
-   * those of them whose files were removed and created again.
+   * Reads all files, and replaces the ConfigMaps and Secrets. Returns the pods, and those of them whose files were removed
+   * and created again.
    */
   async #scan(): Promise<{ readonly pods: readonly Pod[]; readonly recreated: ReadonlySet<Pod> }> {
     this.#foundFaults.clear();
@@ -255,9 +255,9 @@ class FileSource implements PodSource {
   /** Reports a fault once while it lasts. A file may have several. */
   #reportFault(file: string, message: string): void {
     const fault = `${file}: ${message}`;
-    const isKnown = this.#reportedFaults.has(fault) || this.#foundFaults.has(fault);
+    const isReported = this.#reportedFaults.has(fault) || this.#foundFaults.has(fault);
     this.#foundFaults.add(fault);
-    if (isKnown) return;
+    if (isReported) return;
     this.#options.logger.error({ file }, message);
     this.#options.onBadManifest(file, message);
   }

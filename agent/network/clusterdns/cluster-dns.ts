@@ -99,7 +99,7 @@ interface Listener {
   readonly tcp: Server;
 }
 
-/** The server. A query that fails gets SERVFAIL; no query makes a method reject. */
+/** Owns the sockets of the name server. */
 export class ClusterDns {
   readonly #options: ClusterDnsOptions;
   #listeners: readonly Listener[] = [];
@@ -124,7 +124,7 @@ export class ClusterDns {
     return this.#listeners.map(({ family }) => family);
   }
 
-  /** Lets the server answer queries of this family from now on. It is called once rules keep all but the pods away. */
+  /** Lets the server answer queries of this family from now on. To be called once rules keep other clients away. */
   serve(family: Family): void {
     this.#servedFamilies.add(family);
   }

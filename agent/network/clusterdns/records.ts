@@ -1,7 +1,6 @@
 /**
- * Computes the DNS records of the cluster by version 1.1.0 of the Kubernetes DNS specification: services, their ports,
- * the endpoints of headless services, pods by their address, and reverse records. Pure. `ClusterDns` calls it for each
- * query with listers of the informers.
+ * Computes the DNS records of the cluster by version 1.1.0 of the Kubernetes DNS specification: services, their ports, the
+ * endpoints of headless services, pods by their address, and reverse records. Pure.
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
@@ -146,15 +145,15 @@ function serviceRecords(
     // A headless service without ready endpoints does not exist, as in CoreDNS.
     if (isHeadless && endpointHosts(context).next().done === true) return undefined;
     if (type === 'SRV') return portRecords(name, '', '', context);
-    const own = isHeadless ? endpointHosts(context).flatMap((host) => host.addresses) : addresses;
-    return addressRecords(name, type, own, context.most);
+    const hostAddresses = isHeadless ? endpointHosts(context).flatMap((host) => host.addresses) : addresses;
+    return addressRecords(name, type, hostAddresses, context.most);
   }
   if (before.length === 1) {
     const hosts = hostsNamed(before[0] ?? '', context);
     if (hosts.length === 0) return undefined;
     if (type === 'SRV') return srvRecords(name, hosts.values().flatMap(targetsOf(context)), context.most);
-    const own = hosts.flatMap((host) => host.addresses);
-    return addressRecords(name, type, own, context.most);
+    const hostAddresses = hosts.flatMap((host) => host.addresses);
+    return addressRecords(name, type, hostAddresses, context.most);
   }
   // CoreDNS takes the labels of port and protocol without an underscore as well.
   const [port = '', protocol = ''] = before.map((label) => label.replace(/^_/, ''));
@@ -227,10 +226,7 @@ const targetsOf =
   ({ label, addresses, ports }: Host): readonly Target[] =>
     ports.map(({ port = 0 }) => ({ target: `${label}.${serviceNameOf(context)}`, port, addresses }));
 
-/**
- * Returns the SRV records of ports with this name and protocol; empty matches any. A headless service has one record
- * for each endpoint.
- */
+/** Returns the SRV records of ports with this name and protocol; empty matches any. */
 function portRecords(name: string, port: string, protocol: string, context: ServiceContext): Found {
   const { service, most } = context;
   const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
@@ -260,9 +256,9 @@ function srvRecords(name: string, all: IteratorObject<Target>, most: number): Fo
     // Ports of several protocols may have one number, and an endpoint an address of each family.
     if (!targets.has(`${target} ${port}`)) targets.set(`${target} ${port}`, each);
     if (targets.size > most) break;
-    const own = addresses.get(target) ?? new Set();
-    addresses.set(target, own);
-    for (const address of each.addresses) own.add(address);
+    const ofTarget = addresses.get(target) ?? new Set();
+    addresses.set(target, ofTarget);
+    for (const address of each.addresses) ofTarget.add(address);
     found += each.addresses.length;
   }
   // CoreDNS divides by the number of addresses and ports.
@@ -273,9 +269,9 @@ function srvRecords(name: string, all: IteratorObject<Target>, most: number): Fo
       name,
       data: { target, port, priority: 0, weight },
     })),
-    additionals: [...addresses].flatMap(([target, own]) => [
-      ...addressRecords(target, 'A', own, most).answers,
-      ...addressRecords(target, 'AAAA', own, most).answers,
+    additionals: [...addresses].flatMap(([target, ofTarget]) => [
+      ...addressRecords(target, 'A', ofTarget, most).answers,
+      ...addressRecords(target, 'AAAA', ofTarget, most).answers,
     ]),
   };
 }

@@ -94,15 +94,15 @@ const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10
 const MAX_RANGES = 2;
 
 /** Returns the nodes that become peers, and the reason for each other node with pod ranges that does not. */
-export function choosePeers(nodes: readonly ClusterNode[], own: OwnClaims): Peers {
-  const taken: Claims = { ranges: [...own.ranges], addresses: [...own.hostAddresses] };
+export function choosePeers(nodes: readonly ClusterNode[], ownClaims: OwnClaims): Peers {
+  const taken: Claims = { ranges: [...ownClaims.ranges], addresses: [...ownClaims.hostAddresses] };
   const peers: Peer[] = [];
   const refusals: Refusal[] = [];
-  const others = nodes.filter(({ name, ranges }) => name !== own.name && ranges.length > 0).sort(byAge);
+  const others = nodes.filter(({ name, ranges }) => name !== ownClaims.name && ranges.length > 0).sort(byAge);
   // Only the control plane of orchlet publishes the ranges. Other API servers let nodes write the record themselves.
-  const holders = holdersOf(others, { isRecorded: own.clusterRanges.length > 0 });
+  const holders = holdersOf(others, { isRecorded: ownClaims.clusterRanges.length > 0 });
   for (const node of others) {
-    const checked = checkedPeer(node, taken, holders, own.clusterRanges);
+    const checked = checkedPeer(node, taken, holders, ownClaims.clusterRanges);
     if (typeof checked === 'string') {
       refusals.push({ node: node.name, reason: checked });
       continue;
@@ -168,19 +168,19 @@ function checkedPeer(
     const range = parseCidr(text);
     const problem =
       range === undefined ? 'is not a range' : rangeProblem(range, [...taken.ranges, ...ranges], clusterRanges);
-    if (range === undefined || problem !== '') return `its pod range ${shown(text)} ${problem}`;
+    if (range === undefined || problem !== '') return `its pod range ${quoteShort(text)} ${problem}`;
     const within = taken.addresses.find((address) => cidrContains(range, address));
-    if (within !== undefined) return `its pod range ${shown(text)} contains the node address ${formatIp(within)}`;
+    if (within !== undefined) return `its pod range ${quoteShort(text)} contains the node address ${formatIp(within)}`;
     ranges.push(range);
   }
   const addresses: Ip[] = [];
   for (const text of node.addresses) {
     const address = parseIp(text);
-    if (address === undefined) return `its address ${shown(text)} is not an address`;
+    if (address === undefined) return `its address ${quoteShort(text)} is not an address`;
     if (addresses.some(({ family }) => family === address.family)) continue;
     const isTaken = holders.get(formatIp(address)) !== node.name;
     const problem = isTaken ? OF_ANOTHER : addressProblem(address, taken, [...clusterRanges, ...ranges]);
-    if (problem !== '') return `its address ${shown(text)} ${problem}`;
+    if (problem !== '') return `its address ${quoteShort(text)} ${problem}`;
     addresses.push(address);
   }
   if (addresses.length === 0) return 'it has no address of type InternalIP';
@@ -236,4 +236,4 @@ export function endpointText(address: Ip, port: number): string {
 const isKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
 
 /** Quotes and shortens a text of another node, which may be of any length and content. */
-const shown = (text: string): string => quoteText(text.slice(0, 60));
+const quoteShort = (text: string): string => quoteText(text.slice(0, 60));

@@ -2,10 +2,8 @@
  * Computes what the kernel of this node must have for the pod network: a link, its addresses, routes, neighbors, forwarding
  * entries and WireGuard peers. Pure.
  *
- * A node has a tunnel address, the first address of its pod range, which is also the gateway of its pods. In mode `vxlan`, the
- * pods of another node are reached through its tunnel address, in mode `wireguard` through its peer of the link, and in mode
- * `routes` through its node address. The MAC address of a VXLAN link follows from the pod range, so that no node has to publish
- * one.
+ * In the modes with a tunnel, a node has a tunnel address in each of its pod ranges, which is also the gateway of its pods.
+ * The MAC address of a VXLAN link follows from the pod range, so that no node has to publish one.
  */
 import { createHash } from 'node:crypto';
 import { type Cidr, cidrAddress, cidrContains, formatCidr, formatIp, type Ip } from '../../../api/meta/ip-addresses.ts';
@@ -116,7 +114,7 @@ export interface DesiredNetwork {
   readonly wireguardPeers: readonly WireguardPeer[];
 }
 
-/** The state without peers or after removal. */
+/** The state after removal. */
 export const NO_NETWORK: DesiredNetwork = {
   link: undefined,
   addresses: [],
@@ -281,11 +279,11 @@ function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): 
 }
 
 /** Returns the ranges of a peer in the families that this node's pods have. Pods of other families cannot be reached. */
-const reachableRanges = (peer: Peer, own: readonly Cidr[]): readonly Cidr[] =>
-  peer.ranges.filter(({ family }) => own.some((range) => range.family === family));
+const reachableRanges = (peer: Peer, ownRanges: readonly Cidr[]): readonly Cidr[] =>
+  peer.ranges.filter(({ family }) => ownRanges.some((range) => range.family === family));
 
-function sourceFor(range: Cidr, own: readonly Cidr[]): string {
-  const same = own.find(({ family }) => family === range.family);
+function sourceFor(range: Cidr, ownRanges: readonly Cidr[]): string {
+  const same = ownRanges.find(({ family }) => family === range.family);
   return same === undefined ? '' : tunnelAddress(same);
 }
 

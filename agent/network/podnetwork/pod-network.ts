@@ -3,8 +3,8 @@
  * other nodes with its routes, and the rules for their packets. Each turn compares the host with the nodes of the cluster and
  * applies the difference, so that it repairs what other programs change.
  *
- * Everything stays when the agent stops, as pods do, unless it calls `close({ remove: true })`. A restarted agent takes it
- * over, and knows the other nodes from its memory until the API server answers. One agent works in a network namespace.
+ * Everything stays when the agent stops, as pods do, unless it calls `close({ remove: true })`. One agent works in a
+ * network namespace.
  */
 import type { CniPlaces } from '../../base/model/cni-places.ts';
 import { mkdir } from 'node:fs/promises';
@@ -145,7 +145,10 @@ export class PodNetwork {
     return this.#running;
   }
 
-  /** Stops the turns. With `remove`, which requires that no pods remain on this host, everything is removed from it. */
+  /**
+   * Stops the turns. `remove`, which requires that no pods remain on this host, removes the pod network if this agent owns
+   * it.
+   */
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#closing.abort();
     await this.#running;
@@ -183,10 +186,7 @@ export class PodNetwork {
     return Math.max(0, Math.min(INSPECT_MS, this.#keysDueMs - clock.now()));
   }
 
-  /**
-   * Resolves to the interface of the first address of this node that is not loopback; `undefined` if the node has no such
-   * address or no interface has it.
-   */
+  /** Resolves to the interface that has the first address of this node that is not loopback; `undefined` if none has. */
   async #uplink(): Promise<Uplink | undefined> {
     const { nodeAddresses, host } = this.#options;
     const address = nodeAddresses()
@@ -195,10 +195,7 @@ export class PodNetwork {
     return address === undefined ? undefined : host.uplink(address);
   }
 
-  /**
-   * Writes the CNI configuration. Returns whether the runtime uses it: if another plugin has one, the agent removes its own
-   * with the rules and links, and if CNI plugins are missing, it sets the problem.
-   */
+  /** Writes the CNI configuration. Resolves to false if the runtime has another one or lacks plugins. */
   async #provideCni(places: CniPlaces, ranges: readonly Cidr[], uplink: Uplink | undefined): Promise<boolean> {
     const { mode, hairpin, stateDirectory, logger } = this.#options;
     const foreign = await foreignConfigurations(places);
@@ -237,9 +234,7 @@ export class PodNetwork {
   }
 
   /**
-   * Applies the rules, the link and the routes to the pods of other nodes, and reports the nodes that are refused. While the
-   * other nodes are not known, it applies the rules alone. Sets the problem and changes nothing if there are other nodes that
-   * this host cannot reach.
+   * Connects this node to the pods of the known nodes by rules, a link and routes, or sets the problem that prevents it.
    */
   async #connect(ranges: readonly Cidr[], uplink: Uplink | undefined, bridge: string): Promise<void> {
     const { mode, port, host, hostAddresses, clusterRanges, nodeName } = this.#options;
@@ -290,8 +285,8 @@ export class PodNetwork {
   }
 
   /**
-   * Returns the keys of this node, and publishes the public one once the API server has sent the nodes. Then a new key is
-   * published before it is used, so that other nodes know it as soon as packets come with it. Before, the old key stays.
+   * Returns the keys of this node. A replaced key is published before it is used, so that other nodes know it as soon as
+   * packets come with it.
    */
   async #keys(uplink: Uplink, nodes: readonly ClusterNode[]): Promise<WireguardKeys> {
     const { nodeName, port, stateDirectory, keyLifetimeMs, publish, clock, logger } = this.#options;
@@ -300,8 +295,8 @@ export class PodNetwork {
     const isDue = stored !== undefined && keyLifetimeMs > 0 && clock.now() - stored.createdMs >= keyLifetimeMs;
     const keys = stored === undefined || (isDue && this.#options.nodes.hasSynced) ? createKeys(clock.now()) : stored;
     const endpoint = endpointText(uplink.address, port);
-    const own = nodes.find(({ name }) => name === nodeName);
-    if (this.#options.nodes.hasSynced && (own?.publicKey !== keys.publicKey || own.endpoint !== endpoint))
+    const thisNode = nodes.find(({ name }) => name === nodeName);
+    if (this.#options.nodes.hasSynced && (thisNode?.publicKey !== keys.publicKey || thisNode.endpoint !== endpoint))
       await publish({ [WIREGUARD_PUBLIC_KEY]: keys.publicKey, [ENDPOINT]: endpoint });
     if (keys !== stored) {
       await writeKeys(privateKeyFile, keys);

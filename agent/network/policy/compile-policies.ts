@@ -196,8 +196,8 @@ class Compiler {
     }
     const peers: PeerRange[] = [];
     for (const family of [4, 6]) {
-      const own = all.filter((range) => range.family === family);
-      for (const range of yield* divideRanges(own, this.#slice, spend)) peers.push(range);
+      const ofFamily = all.filter((range) => range.family === family);
+      for (const range of yield* divideRanges(ofFamily, this.#slice, spend)) peers.push(range);
     }
     const id = profileId(peers);
     const profile = this.#byId.get(id) ?? { id, peers };
@@ -230,8 +230,8 @@ class Compiler {
       const destinations = pods(spend);
       for (const { pod: destination, ranges } of destinations) {
         spend(1 + destination.ports.length);
-        const own = namedRanges(names, destination);
-        if (own.length > 0) result.push(...withPorts(ranges, allowedPorts(own)));
+        const destinationPorts = namedRanges(names, destination);
+        if (destinationPorts.length > 0) result.push(...withPorts(ranges, allowedPorts(destinationPorts)));
         if (this.#slice.isSpent) yield;
       }
     }

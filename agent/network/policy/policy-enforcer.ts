@@ -2,9 +2,7 @@
  * Enforces network policies on the pods of this node: keeps an nftables table of the agent's own in sync with the policies, the
  * namespaces and the addresses of the cluster's pods.
  *
- * The containers of a pod start after `admit`, which resolves when the rules for the pod's addresses are in effect. The table
- * remains after the agent stops, as pods do. Until a restarted agent has read the cluster, it uses the last known state, and
- * the table stays as it is unless a pod starts.
+ * The table remains after the agent stops, as pods do, unless it calls `close({ remove: true })`.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -90,7 +88,7 @@ export class PolicyEnforcer {
   #isSynced = false;
   #informers: ReturnType<PolicyEnforcerOptions['startInformers']> | undefined;
   #isPrepared = false;
-  /** Whether this process has written the rules before. From then on, a failure keeps pods waiting. */
+  /** Whether this process has written the rules before. */
   #hasWritten = false;
   #problem: string | undefined;
   #reportedProblem = '';
@@ -237,7 +235,7 @@ export class PolicyEnforcer {
     }
   }
 
-  /** Lets waiting pods start without rules: on such a host, policies have no effect, and the operator knows. */
+  /** Lets waiting pods start on a host that cannot enforce policies. */
   #admitWithoutRules(problem: string): void {
     const { policies, onUnenforced } = this.#options;
     for (const { resolve } of this.#waiters.splice(0)) resolve();

@@ -1,9 +1,6 @@
 /**
  * Computes the netfilter rules of service ports, as lines of `iptables-restore`. Pure. All rules are in chains whose names
  * begin with `ORC-`. Other chains only get the jumps of `JUMPS` or `ACCEPT_JUMPS`.
- *
- * A packet is marked for masquerading if it comes from this host or from the endpoint that it goes to. Whether a packet from
- * outside is marked depends on the external traffic policy and on the pod CIDRs.
  */
 import { createHash } from 'node:crypto';
 import { type Family, LOOPBACK } from './addresses.ts';

@@ -1,12 +1,11 @@
 /**
- * Computes the nftables objects for service ports: what every host has (`baseObjects`), and what one port adds (`portObjects`).
- * Pure. `NftablesTransactions` turns differences into transactions.
+ * Computes the nftables objects for service ports: what every host has (`baseObjects`), and what one port adds
+ * (`portObjects`). Pure.
  *
  * The table has the type of the address family (`ip orchlet-services`). One lookup by address, protocol and port finds the
  * chain that translates a packet (DNAT), so the cost does not depend on the number of services. A packet to a port without
- * endpoints is not translated: the filter hooks see its original destination, and reject or drop it. Packets from this host,
- * and those from outside of the cluster unless the external traffic policy is `Local`, are marked for masquerading (SNAT). The
- * set `hairpin` masquerades packets that a pod sends to itself by way of a service.
+ * endpoints is not translated: the filter hooks see its original destination, and reject or drop it. The set `hairpin`
+ * masquerades packets that a pod sends to itself by way of a service.
  *
  * The hooks run just before those of iptables and Docker, because only the first translation of a connection has an effect.
  */
@@ -317,8 +316,8 @@ function namesOf(port: ServicePort): Names {
     external: `external-${base}`,
     firewall: `firewall-${base}`,
     endpoint: ({ ip, port: number }) => {
-      const own = name(ip, `${number}`);
-      return { chain: `endpoint-${own}`, set: `affinity-${port.affinitySeconds}-${own}` };
+      const endpointName = name(ip, `${number}`);
+      return { chain: `endpoint-${endpointName}`, set: `affinity-${port.affinitySeconds}-${endpointName}` };
     },
   };
 }

@@ -1,10 +1,6 @@
 /**
- * Computes how the node handles traffic to services: each port of each service of one address family, with the
- * endpoints that receive its traffic from this node. Pure. `ServiceTable` calls it for each service that changes,
- * and the rule writers read the result.
- *
- * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
- * topology hints if every ready endpoint has them; only endpoints on this node under a `Local` policy.
+ * Computes how the node handles traffic to services: each port of each service of one address family, with the endpoints
+ * that receive its traffic from this node. Pure. Endpoints are selected as in kube-proxy.
  */
 import type { EndpointSlice, Service } from '../../../api/kinds/kinds.ts';
 import { canonicalAddress, canonicalRange, type Family, isWithin } from './addresses.ts';
@@ -44,21 +40,18 @@ export interface ServicePort {
    * `externalTrafficPolicy: Local`: external traffic keeps its source address and goes only to endpoints on this node.
    */
   readonly externalLocal: boolean;
-  /** The endpoints in the cluster that this node prefers. External traffic policies do not limit its own traffic to fewer. */
+  /** The endpoints that this node prefers, without regard to traffic policies. */
   readonly cluster: readonly Endpoint[];
-  /** The endpoints for traffic to the cluster IP: those of `cluster`, or those on this node. */
+  /** The endpoints for traffic to the cluster IP. */
   readonly internal: readonly Endpoint[];
-  /** The endpoints for traffic to node ports, external IPs and load balancer IPs: those of `cluster`, or those on this node. */
+  /** The endpoints for traffic to node ports, external IPs and load balancer IPs. */
   readonly external: readonly Endpoint[];
   /**
-   * All endpoints of UDP ports that serve, whatever policies and topology say: those that existing flows may lead to. Empty for
-   * other protocols.
+   * All endpoints of a UDP port that serve, without regard to policies and topology: existing flows may lead to them. Empty
+   * for other protocols.
    */
   readonly serving: readonly Endpoint[];
-  /**
-   * Whether the cluster has endpoints for the port, if only on other nodes. If so, traffic without an endpoint on this node
-   * is dropped; otherwise it is rejected.
-   */
+  /** Whether any node has usable endpoints for the port. */
   readonly hasEndpoints: boolean;
 }
 
@@ -120,9 +113,8 @@ function isProxied({ metadata, spec }: Service): boolean {
 export const isProxiedSlice = ({ metadata }: EndpointSlice): boolean => metadata.labels?.[HEADLESS_LABEL] === undefined;
 
 /**
- * Returns the ports of a service in one family, as its objects state them. `service-table.ts` decides between services that
- * claim the same address. Ports, protocols and addresses that no rule can express are left out, because another API server may
- * have accepted them.
+ * Returns the ports of a service in one family, without regard to other services that claim the same address. Ports,
+ * protocols and addresses that no rule can express are left out, because another API server may have accepted them.
  */
 export function portsOf(service: Service, slicesOf: SlicesOf, family: Family, place: Place): ServicePort[] {
   if (!isProxied(service)) return [];
@@ -196,10 +188,10 @@ function loadBalancerOf(
     .filter(({ ip, ipMode }) => ip !== undefined && ipMode !== 'Proxy')
     .map(({ ip = '' }) => ip);
   const isExternalIp = stated.some((ip) => externalIps.includes(ip));
-  const own = addressesOf([...nodeIps, ...externalIps], family);
+  const nodeAddresses = addressesOf([...nodeIps, ...externalIps], family);
   const isServedByNodes = metadata.annotations?.[SERVICE_LB_ANNOTATION] !== undefined;
   const all = addressesOf(isExternalIp ? [...stated, ...nodeIps] : stated, family);
-  const loadBalancerIps = isServedByNodes ? all.filter((address) => own.includes(address)) : all;
+  const loadBalancerIps = isServedByNodes ? all.filter((address) => nodeAddresses.includes(address)) : all;
   const ranges = (spec?.loadBalancerSourceRanges ?? []).flatMap((range) => canonicalRange(range, family) ?? []);
   const ownIps = addressesOf(nodeIps, family);
   const admitsNode = ranges.some((range) => ownIps.some((address) => isWithin(address, range)));
@@ -248,8 +240,8 @@ function endpointsOf(candidates: readonly Candidate[], family: Family): Endpoint
 }
 
 /**
- * Selects the ready endpoints that are hinted for this node, or else for its zone, if every ready endpoint has such a hint.
- * Selects all if that leaves none.
+ * Returns the ready endpoints that are hinted for this node or for its zone, as kube-proxy does; all candidates if hints
+ * select none.
  */
 function nearby(candidates: readonly Candidate[], { nodeName, zone }: Place): readonly Candidate[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));

@@ -312,8 +312,8 @@ export class ServiceProxy {
   }
 
   /**
-   * Requests a sync, which writes all rules if another process has removed them. Rejects if the rules cannot be read; they stay
-   * until the next inspection then.
+   * Requests a sync, and forgets the rules of families whose rules another process has removed. Rejects if they cannot be
+   * read.
    */
   async #inspect(): Promise<void> {
     const { clock } = this.#options;
@@ -342,9 +342,8 @@ function serviceKeysOf({ metadata }: EndpointSlice): string[] {
 }
 
 /**
- * Returns the function that sets kernel parameters for the rules. It makes traffic between pods of one bridge pass netfilter,
- * so that responses come from the service's address. For IPv4 it also enables forwarding, and, if the rules provide node ports
- * at 127.0.0.1, the routing of packets of that address. A parameter that cannot be set is logged.
+ * Returns the function that sets the kernel parameters of the rules, so that traffic between pods of one bridge also passes
+ * netfilter. A parameter that cannot be set is logged.
  */
 export function prepareHost(logger: Logger): (settings: RuleSettings) => Promise<void> {
   return async ({ family, localhostNodePorts }) => {

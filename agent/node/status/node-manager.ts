@@ -1,6 +1,5 @@
 /**
- * The node manager registers the node, updates its status on changes and every few minutes, and renews its lease. The other
- * parts of the agent read their own node from it.
+ * The node manager registers the node, updates its status on changes and periodically, and renews its lease.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
@@ -77,10 +76,7 @@ const CGROUP_V1 =
 
 /** The state of the agent's other parts, as far as the node's status shows it. */
 export interface NodeStatusSource {
-  /**
-   * Returns nothing if the runtime is healthy, else the reasons, as in the message of the Ready condition (`PLEG is not
-   * healthy: …`).
-   */
+  /** Returns why the runtime is unhealthy, as in the message of the Ready condition (`PLEG is not healthy: …`). */
   runtimeErrors(): readonly string[];
   /** Resolves when the runtime has been read once. Before that, it counts as unhealthy. */
   runtimeRead(): Promise<void>;
@@ -335,7 +331,7 @@ export class NodeManager implements NodeInfo {
     for (const listener of this.#cidrListeners) listener(cidrs);
   }
 
-  /** Sends the status if it has changed or a report is due. Throws the errors of the API, upon which the loop tries again. */
+  /** Sends the status if it has changed or a report is due. Throws the errors of the API. */
   async #updateStatus(client: Client, source: NodeStatusSource): Promise<void> {
     const { clock, reportIntervalMs } = this.#options;
     const due = clock.now() - this.#sentAtMs >= reportIntervalMs;

@@ -1,6 +1,6 @@
 /**
- * The status manager keeps the status of each pod and sends it to the API server, in order and coalesced to the newest. It also
- * deletes a pod there, without grace, once the pod is marked for deletion and has nothing left on the node.
+ * The status manager keeps the status of each pod and sends it to the API server, in order and coalesced to the newest. It
+ * also deletes finished pods there.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
@@ -22,7 +22,7 @@ import { isStaticPod } from '../../base/model/pod-kinds.ts';
 
 type StatusPatch = ReturnType<typeof statusPatch>;
 
-interface Kept {
+interface StatusEntry {
   pod: Pod;
   status: PodStatus;
   /** The number of changes of the status and of `terminated`. */
@@ -42,34 +42,26 @@ interface Kept {
 
 /** Owns the statuses. Statuses that are passed in or returned are shared and must not be changed. */
 export interface StatusManager {
-  /**
-   * Normalizes and stores the status. A changed status is sent if it differs from the one at the API server. Logs and ignores a
-   * status whose phase is not final if the stored one is.
-   */
+  /** Stores the status, which is then sent. Logs and ignores a status whose phase is not final if the stored one is. */
   set(pod: Pod, status: PodStatus): void;
   /** Returns the stored status, or `undefined` without one. */
   get(podUid: string): PodStatus | undefined;
-  /**
-   * Recomputes `started`, `ready` and the conditions that depend on them, after a new result of a probe. Ignores unknown pods.
-   */
+  /** Recomputes `started`, `ready` and the conditions that depend on them. Ignores unknown pods. */
   applyProbeResults(podUid: string, probes: ProbeResults): void;
   /**
-   * Sends the status again if another writer changed it, such as the node controller after the node was unreachable. `mirror`
-   * is the mirror pod of a static pod, as the API server has it.
+   * Sends the status again if another writer changed it. `mirror` is the mirror pod of a static pod, as the API server has
+   * it.
    */
   reconcile(pod: Pod, mirror?: Pod): void;
-  /**
-   * Makes the status final, because no container runs any more: containers that may have run become terminated
-   * (`ContainerStatusUnknown`, exit code 137), and the phase becomes final, except that of a static pod.
-   */
+  /** Stores the final status of a pod whose containers no longer run, by the rules of the kubelet's `TerminatePod`. */
   terminate(pod: Pod): void;
   /** Removes the statuses of pods that are not in the set. */
-  removeOrphans(known: ReadonlySet<string>): void;
+  removeOrphans(podUids: ReadonlySet<string>): void;
   /** Sends statuses until the signal aborts, and waits for those that are being sent. Returns at once without a client. */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** The state of pod workers that the status manager checks before it deletes a pod from the API server. */
+/** The state of pod workers that the status manager reads. */
 interface PodDeletionSafety {
   podCouldHaveRunningContainers(pod: Pod): boolean;
   podIsFinished(pod: Pod): boolean;
@@ -99,7 +91,7 @@ export function createStatusManager(options: StatusManagerOptions): StatusManage
 
 class PodStatusManager implements StatusManager {
   readonly #options: StatusManagerOptions;
-  readonly #kept = new Map<string, Kept>();
+  readonly #entries = new Map<string, StatusEntry>();
   readonly #dirty = new Set<string>();
   readonly #busy = new Set<string>();
   readonly #loop: WakeableLoop;
@@ -113,28 +105,28 @@ class PodStatusManager implements StatusManager {
   }
 
   get(podUid: string): PodStatus | undefined {
-    return this.#kept.get(podUid)?.status;
+    return this.#entries.get(podUid)?.status;
   }
 
   set(pod: Pod, status: PodStatus): void {
-    const kept = this.#kept.get(pod.metadata.uid);
-    const previous = kept?.status ?? publishedStatus(pod, this.#options.mirrorOf);
+    const entry = this.#entries.get(pod.metadata.uid);
+    const previous = entry?.status ?? publishedStatus(pod, this.#options.mirrorOf);
     const now = formatTime(this.#options.clock.now());
     const next = normalize(status, previous, now);
-    if (isTerminalPhase(previous?.phase) && !isTerminalPhase(next.phase) && kept !== undefined) {
+    if (isTerminalPhase(previous?.phase) && !isTerminalPhase(next.phase) && entry !== undefined) {
       this.#options.logger.warn(
         { pod: nameOf(pod), phase: next.phase },
         'A finished pod cannot run again, ignoring the status',
       );
       return;
     }
-    this.#keep(pod, next, kept);
+    this.#store(pod, next, entry);
   }
 
-  #keep(pod: Pod, next: PodStatus, kept: Kept | undefined, change: { readonly terminated?: true } = {}): void {
-    const terminated = change.terminated ?? kept?.terminated ?? false;
-    const isNew = kept === undefined;
-    const entry: Kept = kept ?? { pod, status: next, version: 0, sent: 0, terminated };
+  #store(pod: Pod, next: PodStatus, existing: StatusEntry | undefined, change: { readonly terminated?: true } = {}): void {
+    const terminated = change.terminated ?? existing?.terminated ?? false;
+    const isNew = existing === undefined;
+    const entry: StatusEntry = existing ?? { pod, status: next, version: 0, sent: 0, terminated };
     const changed = isNew || !jsonEqual(entry.status, next) || entry.terminated !== terminated;
     entry.pod = pod;
     entry.terminated = terminated;
@@ -145,21 +137,21 @@ class PodStatusManager implements StatusManager {
       entry.version += 1;
       entry.lagsSinceMs ??= this.#options.clock.monotonic();
     }
-    this.#kept.set(pod.metadata.uid, entry);
+    this.#entries.set(pod.metadata.uid, entry);
     this.#mark(pod.metadata.uid);
   }
 
   applyProbeResults(podUid: string, probes: ProbeResults): void {
-    const kept = this.#kept.get(podUid);
-    if (kept === undefined) return;
-    const probed = withProbeResults(kept.pod, kept.status, { probes, previous: kept.status });
-    const next = withReadyConditions(kept.pod, probed);
-    this.#keep(kept.pod, normalize(next, kept.status, formatTime(this.#options.clock.now())), kept);
+    const entry = this.#entries.get(podUid);
+    if (entry === undefined) return;
+    const probed = withProbeResults(entry.pod, entry.status, { probes, previous: entry.status });
+    const next = withReadyConditions(entry.pod, probed);
+    this.#store(entry.pod, normalize(next, entry.status, formatTime(this.#options.clock.now())), entry);
   }
 
   terminate(pod: Pod): void {
-    const kept = this.#kept.get(pod.metadata.uid);
-    const current = kept?.status ?? pod.status ?? {};
+    const entry = this.#entries.get(pod.metadata.uid);
+    const current = entry?.status ?? pod.status ?? {};
     const status: PodStatus = { ...current };
     // Before the pod is initialized, its regular containers stay waiting. Later, one without a known exit code has failed.
     if (hasInitialized(pod, current) && current.containerStatuses !== undefined) {
@@ -178,27 +170,27 @@ class PodStatusManager implements StatusManager {
       const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
       status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
     }
-    const next = normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now()));
-    this.#keep(pod, next, kept, { terminated: true });
+    const next = normalize(status, entry?.status ?? pod.status, formatTime(this.#options.clock.now()));
+    this.#store(pod, next, entry, { terminated: true });
   }
 
   reconcile(pod: Pod, mirror?: Pod): void {
-    const kept = this.#kept.get(pod.metadata.uid);
-    if (kept === undefined || (mirror !== undefined && !isMirrorOf(mirror, kept.pod))) return;
+    const entry = this.#entries.get(pod.metadata.uid);
+    if (entry === undefined || (mirror !== undefined && !isMirrorOf(mirror, entry.pod))) return;
     // An unsent status will be sent anyway, or may have waited for this mirror pod.
-    if (kept.sent !== kept.version) {
+    if (entry.sent !== entry.version) {
       if (mirror !== undefined) this.#mark(pod.metadata.uid);
       return;
     }
     // A status that was just sent comes back here and is equal.
-    const mayStillRun = this.#mayStillRun(kept);
-    if (this.#patchFor(mirror ?? pod, kept, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
+    const mayStillRun = this.#mayStillRun(entry);
+    if (this.#patchFor(mirror ?? pod, entry, mayStillRun) !== undefined) this.#mark(pod.metadata.uid);
   }
 
-  removeOrphans(known: ReadonlySet<string>): void {
-    for (const uid of this.#kept.keys()) {
-      if (!known.has(uid)) {
-        this.#kept.delete(uid);
+  removeOrphans(podUids: ReadonlySet<string>): void {
+    for (const uid of this.#entries.keys()) {
+      if (!podUids.has(uid)) {
+        this.#entries.delete(uid);
         this.#dirty.delete(uid);
       }
     }
@@ -214,8 +206,8 @@ class PodStatusManager implements StatusManager {
     if (client === undefined) return;
     const resync = (): void => {
       if (signal.aborted) return;
-      for (const [uid, kept] of this.#kept) {
-        if (kept.sent !== kept.version || kept.pod.metadata.deletionTimestamp !== undefined) this.#dirty.add(uid);
+      for (const [uid, entry] of this.#entries) {
+        if (entry.sent !== entry.version || entry.pod.metadata.deletionTimestamp !== undefined) this.#dirty.add(uid);
       }
       this.#loop.wake();
       this.#options.clock.after(RESYNC_MS, resync);
@@ -245,41 +237,34 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
-  /**
-   * Whether a container of the pod may still run. The final phase is sent when all containers have terminated; it does not wait
-   * for the volumes, as in the kubelet.
-   */
-  #mayStillRun({ pod, terminated }: Kept): boolean {
+  /** Whether a container of the pod may still run. */
+  #mayStillRun({ pod, terminated }: StatusEntry): boolean {
     return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }
 
-  /**
-   * Sends the status of a pod, and deletes the pod if it has finished. A pod that is gone or was replaced by another of its
-   * name needs no status. A static pod without a current mirror pod waits for it. After another error, which is logged, the
-   * resync retries with the newest status.
-   */
+  /** Sends the status of a pod, and deletes the pod if it has finished. */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
-    const kept = this.#kept.get(uid);
-    if (kept === undefined) return;
-    const target = isStaticPod(kept.pod) ? this.#options.mirrorOf(kept.pod) : kept.pod;
+    const entry = this.#entries.get(uid);
+    if (entry === undefined) return;
+    const target = isStaticPod(entry.pod) ? this.#options.mirrorOf(entry.pod) : entry.pod;
     if (target === undefined) return;
     const { namespace, name } = target.metadata;
-    const version = kept.version;
+    const version = entry.version;
     try {
       const remote = (await client.get(podsResource, namespace, name, { signal })) as unknown as Pod;
-      if (isStaticPod(kept.pod)) {
+      if (isStaticPod(entry.pod)) {
         // The mirror is of an earlier manifest and is about to be replaced. Its successor gets the status.
-        if (!isMirrorOf(remote, kept.pod)) return;
+        if (!isMirrorOf(remote, entry.pod)) return;
       } else if (remote.metadata.uid !== target.metadata.uid) {
-        kept.sent = version;
+        entry.sent = version;
         return;
       }
       // The pod may terminate during the patch. The state in which the patch was computed decides.
-      const mayStillRun = this.#mayStillRun(kept);
-      const patch = this.#patchFor(remote, kept, mayStillRun);
+      const mayStillRun = this.#mayStillRun(entry);
+      const patch = this.#patchFor(remote, entry, mayStillRun);
       let current = remote;
       if (patch !== undefined) {
-        const { status } = kept;
+        const { status } = entry;
         const answer = (await client.patch(podsResource, namespace, name, {
           type: 'strategic',
           body: patch,
@@ -287,48 +272,48 @@ class PodStatusManager implements StatusManager {
           signal,
         })) as unknown as Pod;
         current = answer;
-        kept.answer = { status: answer.status, dropped: this.#changes(answer, status, mayStillRun) };
+        entry.answer = { status: answer.status, dropped: this.#changes(answer, status, mayStillRun) };
       }
-      kept.sent = version;
-      delete kept.failingSinceMs;
-      delete kept.hasWarned;
-      this.#caughtUp(kept);
-      await this.#deleteIfFinished(client, kept, current, signal);
+      entry.sent = version;
+      delete entry.failingSinceMs;
+      delete entry.hasWarned;
+      this.#caughtUp(entry);
+      await this.#deleteIfFinished(client, entry, current, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (isNotFound(error)) {
         // A mirror pod is recreated, and then gets the status.
-        if (!isStaticPod(kept.pod)) kept.sent = version;
+        if (!isStaticPod(entry.pod)) entry.sent = version;
         return;
       }
       const { clock, logger } = this.#options;
-      kept.failingSinceMs ??= clock.monotonic();
+      entry.failingSinceMs ??= clock.monotonic();
       const fields = { pod: `${namespace}/${name}`, err: errorMessage(error) };
       // The node authorizer refuses a deleted pod until the agent has seen the deletion, which is before the next resync, while
       // its containers may change several times. Consecutive failures of other kinds cause one warning.
-      const isExpected = isStatusError(error, 'Forbidden') && clock.monotonic() - kept.failingSinceMs < RESYNC_MS;
-      if (isExpected || kept.hasWarned === true) logger.debug(fields, 'Cannot send the status of a pod yet');
+      const isExpected = isStatusError(error, 'Forbidden') && clock.monotonic() - entry.failingSinceMs < RESYNC_MS;
+      if (isExpected || entry.hasWarned === true) logger.debug(fields, 'Cannot send the status of a pod yet');
       else {
-        kept.hasWarned = true;
+        entry.hasWarned = true;
         logger.warn(fields, 'Cannot send the status of a pod, retrying');
       }
     }
   }
 
   /** Reports how long the API server lacked the newest status, if it has it now. */
-  #caughtUp(kept: Kept): void {
-    const { lagsSinceMs } = kept;
-    if (lagsSinceMs === undefined || kept.sent !== kept.version) return;
-    delete kept.lagsSinceMs;
+  #caughtUp(entry: StatusEntry): void {
+    const { lagsSinceMs } = entry;
+    if (lagsSinceMs === undefined || entry.sent !== entry.version) return;
+    delete entry.lagsSinceMs;
     this.#options.onCaughtUp?.(this.#options.clock.monotonic() - lagsSinceMs);
   }
 
   /** Returns the changes that the API server lacks, except those that it has just dropped from the same patch. */
-  #patchFor(remote: Pod, kept: Kept, mayStillRun: boolean): StatusPatch {
-    const patch = this.#changes(remote, kept.status, mayStillRun);
-    const { answer } = kept;
-    const isKnown = answer !== undefined && same(patch, answer.dropped) && same(remote.status, answer.status);
-    return isKnown ? undefined : patch;
+  #patchFor(remote: Pod, entry: StatusEntry, mayStillRun: boolean): StatusPatch {
+    const patch = this.#changes(remote, entry.status, mayStillRun);
+    const { answer } = entry;
+    const isDropped = answer !== undefined && same(patch, answer.dropped) && same(remote.status, answer.status);
+    return isDropped ? undefined : patch;
   }
 
   /** Returns the patch from the pod at the API server to the status, or `undefined` if nothing differs. */
@@ -337,18 +322,15 @@ class PodStatusManager implements StatusManager {
     return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
   }
 
-  /**
-   * Deletes the pod from the API server if it is marked for deletion, its final phase is known there and the worker has
-   * finished. Leaves mirror pods alone.
-   */
-  async #deleteIfFinished(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {
+  /** Deletes a finished pod from the API server if it is marked for deletion. */
+  async #deleteIfFinished(client: Client, entry: StatusEntry, remote: Pod, signal: AbortSignal): Promise<void> {
     if (
       remote.metadata.deletionTimestamp === undefined ||
       remote.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined
     )
       return;
     // A client that watches the pod must see its final phase before the deletion.
-    if (!isTerminalPhase(remote.status?.phase) || !this.#options.safety.podIsFinished(kept.pod)) return;
+    if (!isTerminalPhase(remote.status?.phase) || !this.#options.safety.podIsFinished(entry.pod)) return;
     const { namespace, name, uid } = remote.metadata;
     await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid }, signal });
     this.#options.logger.debug(
@@ -370,10 +352,7 @@ function hasEverBegun({ state, lastState }: ContainerStatusJson): boolean {
   return state?.waiting === undefined || lastState?.terminated !== undefined;
 }
 
-/**
- * Whether the regular containers may have run: the pod has no init container, a regular one has begun, the last init container
- * has succeeded once, or it is a sidecar that has started.
- */
+/** Whether the regular containers of the pod may have run. */
 function hasInitialized(pod: Pod, status: PodStatus): boolean {
   const spec = pod.spec.initContainers?.at(-1);
   if (spec === undefined || (status.containerStatuses ?? []).some(hasEverBegun)) return true;

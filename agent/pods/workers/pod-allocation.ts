@@ -85,8 +85,8 @@ export class PodAllocations {
   }
 
   /**
-   * Allocates the desired resources if they fit. Otherwise sets the condition that says why, with an event if its reason or the
-   * generation changed. Returns the pod with its allocated resources.
+   * Allocates the desired resources if they fit, and otherwise sets the condition that says why. Returns the pod with its
+   * allocated resources.
    */
   decide(pod: Pod): Pod {
     const allocation = this.#of(pod);
@@ -156,10 +156,10 @@ export class PodAllocations {
       .map(([uid]) => uid);
   }
 
-  /** Forgets the allocations of pods whose uids are not known. */
-  forget(known: ReadonlySet<string>): void {
+  /** Forgets the allocations of all other pods. */
+  forget(podUids: ReadonlySet<string>): void {
     for (const pods of [this.#allocations, this.#deferred])
-      for (const uid of pods.keys()) if (!known.has(uid)) pods.delete(uid);
+      for (const uid of pods.keys()) if (!podUids.has(uid)) pods.delete(uid);
   }
 
   /**

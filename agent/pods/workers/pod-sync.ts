@@ -77,7 +77,7 @@ const DEADLINE = {
   message: 'Pod was active on the node longer than the specified deadline',
 };
 
-/** Executes the steps. Failures of containers are reported in the outcome and do not reject. */
+/** Executes the steps. */
 export class PodSync implements PodSyncer {
   readonly #options: PodSyncOptions;
   /**
@@ -206,8 +206,8 @@ export class PodSync implements PodSyncer {
   }
 
   /**
-   * Records that a pod is rejected, and returns how it ends. Sets the status of a pod that has not run, like the kubelet
-   * without conditions and containers. The caller must terminate a pod that has run, which sets its status.
+   * Records that a pod is rejected, and returns how it ends. The caller must terminate a pod that has run, which sets its
+   * status.
    */
   reject(pod: Pod, { reason, message }: Refusal, { hasRun }: { readonly hasRun: boolean }): PodEnd {
     const { generation } = pod.metadata;
@@ -223,7 +223,7 @@ export class PodSync implements PodSyncer {
     return end;
   }
 
-  /** Returns the pod's status for the API server. Reports terminated containers, and runs probes without a result at once. */
+  /** Computes the pod's status for the API server, and reports containers that have terminated. */
   async #apiStatus(
     pod: Pod,
     runtime: RuntimePodStatus,
@@ -275,8 +275,8 @@ export class PodSync implements PodSyncer {
   }
 
   /**
-   * Returns why a lowered memory limit cannot be set yet: the usage is above it, so that the kernel would kill processes.
-   * Resolves to `undefined` if every limit can be set. A later sync tries again.
+   * Returns why a lowered memory limit cannot be set yet, because the kernel would kill processes. Resolves to `undefined`
+   * if every limit can be set.
    */
   async #loweredMemoryProblem(pod: Pod, status: RuntimePodStatus): Promise<string | undefined> {
     const { cgroups, kubeRuntime, runtime } = this.#options;

@@ -1,8 +1,7 @@
 /**
- * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and
- * a failed step is retried. A pod goes syncing → terminating → terminated → finished and never back. A static pod
- * waits until an older static pod with its name has finished. The steps (`PodSyncer`) are passed to `run` and not to the
- * constructor, because the parts that take them read the state of workers.
+ * The pod workers. Each pod has one worker: at most one step of a pod runs at a time, the latest update wins, and a failed
+ * step is retried. A pod goes syncing → terminating → terminated → finished and never back. The steps (`PodSyncer`) are
+ * passed to `run` and not to the constructor, because their implementation reads the state of workers.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
@@ -30,10 +29,7 @@ export type PodState =
 
 /** The result of one sync. */
 export interface SyncOutcome {
-  /**
-   * The pod is to be terminated: all containers have exited and none is started again, its deadline is exceeded, or it was
-   * rejected.
-   */
+  /** The pod is to be terminated. */
   readonly ended: boolean;
   /** Empty after a sync without failures. */
   readonly errors: readonly Error[];
@@ -54,10 +50,7 @@ export interface SyncOutcome {
 export interface PodSyncer {
   /** Brings a running pod closer to its specification. Resolves also if containers or volumes failed. */
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
-  /**
-   * Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on: the agent stops, or
-   * the worker terminates the pod again with a shorter grace period.
-   */
+  /** Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on. */
   terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void>;
   /** Resolves when the pod's volumes and cgroups are removed. */
   cleanUp(pod: Pod, signal: AbortSignal): Promise<void>;
@@ -94,9 +87,9 @@ const RETRY_AFTER_FAILURE = { firstMs: 1_000, longestMs: RETRY_MS };
 /** How long a stop waits for running steps. */
 const CLOSE_WITHIN_MS = 5_000;
 /** The shortest delay, so that a step that is overdue does not become a tight loop. */
-const SOON_MS = 50;
+const MIN_DELAY_MS = 50;
 
-/** Owns one worker for each pod. Methods return at once, apart from those that say that they wait. */
+/** Owns one worker for each pod. */
 export class PodWorkers {
   readonly #options: PodWorkersOptions;
   readonly #workers = new Map<string, Worker>();
@@ -119,7 +112,7 @@ export class PodWorkers {
     await this.#stop();
   }
 
-  /** Takes a new or changed pod. A pod that is being deleted or has terminated goes on to terminating. */
+  /** Takes a new or changed pod. */
   update(pod: Pod): void {
     const existing = this.#workers.get(pod.metadata.uid);
     const worker = existing ?? this.#add(pod);
@@ -132,8 +125,8 @@ export class PodWorkers {
   }
 
   /**
-   * Lets a removed pod that is desired again under the same uid start again when it has finished: `forget` then forgets it.
-   * Returns false, without an effect, if the pod has no worker or is not terminating yet.
+   * Lets `forget` forget the pod although it is desired, so that it starts again. Returns false, without an effect, if the
+   * pod has no worker or is not terminating yet.
    */
   restartWhenFinished(uid: string): boolean {
     const worker = this.#workers.get(uid);
@@ -193,10 +186,7 @@ export class PodWorkers {
     return this.#workers.get(uid)?.state.kind === 'finished';
   }
 
-  /**
-   * Forgets finished pods that are no longer desired, or that are desired again, and returns their uids. Other desired pods
-   * stay finished.
-   */
+  /** Forgets finished pods that are not desired or that `restartWhenFinished` has marked, and returns their uids. */
   forget(desired: ReadonlySet<string>): readonly string[] {
     const forgotten: string[] = [];
     for (const [uid, worker] of this.#workers) {
@@ -252,8 +242,8 @@ export class PodWorkers {
   }
 
   /**
-   * Makes the worker terminate the pod, and aborts a sync that runs. Of a pod that is terminating already, only a shorter grace
-   * period counts, and the status if it has none. Ignores a terminated pod.
+   * Makes the worker terminate the pod, unless it already has. A termination in progress goes on with the shorter grace
+   * period.
    */
   #end(worker: Worker, ending: Ending): void {
     const { state } = worker;
@@ -354,7 +344,7 @@ export class PodWorkers {
     }
   }
 
-  /** Syncs the pod. Returns the delay until the next step (0: now), because the pod ends or has to be synced again. */
+  /** Syncs the pod. Returns the delay until the next step (0: now). */
   async #sync(worker: Worker, syncer: PodSyncer): Promise<number> {
     const { clock } = this.#options;
     const { signal } = worker.abort;
@@ -370,7 +360,7 @@ export class PodWorkers {
     let waitMs = errors.length > 0 ? RETRY_MS : resyncMs;
     // Containers that wait for their back-off must not delay the regular sync of the others.
     if (errors.length > 0 && backOffUntilMs !== undefined) waitMs = Math.min(backOffUntilMs - clock.now(), resyncMs);
-    return Math.max(SOON_MS, Math.min(this.#jittered(waitMs), retryAtMs - clock.now()));
+    return Math.max(MIN_DELAY_MS, Math.min(this.#jittered(waitMs), retryAtMs - clock.now()));
   }
 
   #jittered(delayMs: number): number {
@@ -383,7 +373,7 @@ export function isEnded(status: PodStatus | undefined): boolean {
   return status?.phase === 'Succeeded' || status?.phase === 'Failed';
 }
 
-/** Returns the grace period in seconds that a deletion grants the pod. */
+/** Returns the grace period in seconds that a deletion grants the pod; infinite if there is none. */
 function graceOf({ metadata }: Pod): number {
   return metadata.deletionTimestamp === undefined ? Infinity : (metadata.deletionGracePeriodSeconds ?? Infinity);
 }

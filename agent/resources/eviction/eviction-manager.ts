@@ -1,8 +1,6 @@
 /**
- * The eviction manager keeps the node from running out of memory, disk and processes. It reads the signals every ten seconds,
- * and every second after an eviction and while a threshold is crossed, unless no pod may be evicted. When a threshold is due,
- * it first reclaims resources of the node (dead containers, unused images). If that is not enough, it evicts the first pod of
- * the ranking that is not critical, and reads the signals again.
+ * The eviction manager keeps the node from running out of memory, disk and processes: it reclaims resources of the node,
+ * and if that is not enough, evicts pods.
  *
  * It does not use the kernel's notifications, because they need an eventfd, which Node.js does not offer.
  */
@@ -76,10 +74,7 @@ const CLEANUP_WAIT_MS = 30_000;
 /** The grace period of an eviction by a hard threshold or by a limit of the pod, and the minimum under a soft threshold. */
 const MIN_GRACE_SECONDS = 1;
 
-/**
- * Owns the state of the thresholds. Between two readings of the signals it evicts either all pods that exceed a limit of their
- * own storage, or at most one pod because of a threshold.
- */
+/** Owns the state of the thresholds. */
 export class EvictionManager {
   readonly #deps: EvictionDeps;
   /** Aborts when the current run stops. */
@@ -214,8 +209,8 @@ export class EvictionManager {
   }
 
   /**
-   * Removes what the node can spare under a signal: terminated containers and unused images. Resolves to whether no threshold
-   * is met any more. Resolves to false without a step if `reclaimSteps` has none for the signal.
+   * Removes the terminated containers and unused images that the node can spare under a signal. Resolves to whether no
+   * threshold is met any more.
    */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;

@@ -81,9 +81,9 @@ interface WalkBounds {
  */
 export async function diskUsage(path: string, soFar?: GrowingUsage, bounds: WalkBounds = {}): Promise<DiskUsage> {
   try {
-    const [own, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);
-    if (own.isDirectory() && own.dev !== parent.dev) return await wholeFilesystem(path, soFar);
-    const { usedBytes, inodesUsed } = await walk(path, own.dev, soFar, bounds);
+    const [entry, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);
+    if (entry.isDirectory() && entry.dev !== parent.dev) return await wholeFilesystem(path, soFar);
+    const { usedBytes, inodesUsed } = await walk(path, entry.dev, soFar, bounds);
     return { usedBytes: Math.round(usedBytes), inodesUsed: Math.round(inodesUsed) };
   } catch (error) {
     if (error instanceof TooManyDirectoriesError) return wholeFilesystem(path, soFar).catch(() => NOTHING);
@@ -154,7 +154,7 @@ async function walk(
   }
   const levels: Level[] = [];
   const enter = async (directory: Directory): Promise<void> => {
-    let isKept = false;
+    let isEntered = false;
     try {
       const found = await directory.stat();
       if (found.dev !== device) return;
@@ -165,9 +165,9 @@ async function walk(
         return [];
       });
       levels.push({ directory, isHeld: levels.length < HELD_LEVELS, inode: found.ino, pending });
-      isKept = true;
+      isEntered = true;
     } finally {
-      if (!isKept) await directory.close();
+      if (!isEntered) await directory.close();
     }
   };
   await enter(await Directory.open(root));

@@ -185,11 +185,7 @@ export class ImageManager {
     }
   }
 
-  /**
-   * Pulls an image and records it: writes an intent before the pull, and a record of the pulled image after it. Throws
-   * `ImagePullBackOff` while the last failure is too fresh, `ErrImagePull` if the intent cannot be written, and the errors of
-   * the pull.
-   */
+  /** Pulls an image, unless it is in back-off, and records the pull for the verification of credentials. */
   async #pullAndRecord(wanted: WantedImage, credentials: () => Promise<readonly PullCredential[]>): Promise<ImageInfo> {
     const { verification } = this.#options;
     const { written } = wanted;

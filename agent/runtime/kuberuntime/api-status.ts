@@ -1,7 +1,6 @@
 /**
  * Computes the status of a pod from its specification, the state of the runtime, the results of its probes, its allocated
- * resources, the previous status and the time. Pure. The pod's worker calls it in each step and hands the status to the status
- * manager; `readiness.ts` computes the part that probes change between two syncs.
+ * resources, the previous status and the time. Pure.
  */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../base/model/pod.ts';
@@ -131,7 +130,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     name: container.name,
     state: stateOf(input, newest),
     lastState:
-      second !== undefined && second.state === 'exited' ? stateOf(input, second) : lastKnown(old, newest.attempt),
+      second !== undefined && second.state === 'exited' ? stateOf(input, second) : lastTermination(old, newest.attempt),
     ready: false,
     started: false,
     restartCount: newest.attempt,
@@ -168,7 +167,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
  * Returns the termination before attempt `attempt` from the last status, because the runtime has removed that container; empty
  * if the last status has none.
  */
-function lastKnown(old: ContainerStatusJson | undefined, attempt: number): State {
+function lastTermination(old: ContainerStatusJson | undefined, attempt: number): State {
   if (old === undefined || (old.restartCount ?? 0) > attempt) return {};
   if (old.restartCount === attempt) return old.lastState ?? {};
   if (old.state?.terminated !== undefined) return old.state;

@@ -1,6 +1,6 @@
 /**
- * Brings a pod on the container runtime to its desired state: computes the actions and executes them in the kubelet's order.
- * The pod worker calls it, with at most one call for a pod at a time.
+ * Brings a pod on the container runtime to its desired state: computes the actions and executes them in the kubelet's
+ * order. At most one call for a pod may run at a time.
  */
 import { untilAborted } from '../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../base/model/pod.ts';
@@ -119,10 +119,8 @@ export class KubeRuntime {
   }
 
   /**
-   * Takes the steps that bring the runtime to the pod, as the kubelet's SyncPod does. Resolves to the failures of the sandbox,
-   * of the pod's network rules and of containers. Rejects if a container or sandbox cannot be stopped or removed, if the status
-   * of a new sandbox cannot be read, or if the signal aborts while the sandbox or the network is set up. `refusedResize` is why
-   * no container is resized.
+   * Takes the steps of the kubelet's `SyncPod`. Resolves also if containers cannot be started. `refusedResize` is why no
+   * container is resized.
    */
   async syncPod(
     pod: Pod,
@@ -200,13 +198,13 @@ export class KubeRuntime {
       events.event(pod, 'Warning', 'NetworkNotReady', `The pod waits for the rules of its addresses: ${message}`);
       return { errors: [new Error(message, { cause: error })] };
     }
-    const own = podAddresses(ips);
+    const addresses = podAddresses(ips);
     const session: Session = {
       pod,
       status,
       sandboxId,
       sandbox,
-      ips: own.length > 0 ? own : this.#hostIps(pod),
+      ips: addresses.length > 0 ? addresses : this.#hostIps(pod),
       signal,
     };
     const next: NextSync = {};
@@ -232,14 +230,13 @@ export class KubeRuntime {
   }
 
   /**
-   * Kills and removes the init and regular containers of the pod without running hooks; the next sync starts them again,
-   * without a back-off. Removes the container that triggered the restart last, so that the next sync continues an interrupted
-   * restart. Kills no further container if the signal aborts. Rejects if a container cannot be killed or removed.
+   * Kills and removes the pod's containers except ephemeral ones; the next sync starts them again. Removes the container
+   * that triggered the restart last, so that the next sync continues an interrupted restart.
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;
-    const own = status.containers.filter(({ name }) => findKinded(pod, name)?.kind !== 'ephemeral');
-    const running = own.filter(({ state }) => state === 'running' || state === 'unknown');
+    const restarted = status.containers.filter(({ name }) => findKinded(pod, name)?.kind !== 'ephemeral');
+    const running = restarted.filter(({ state }) => state === 'running' || state === 'unknown');
     for (const container of running) {
       if (signal.aborted) return { errors: [] };
       await killContainer(this.#killDeps(), {
@@ -253,8 +250,8 @@ export class KubeRuntime {
         signal,
       });
     }
-    const last = own.filter(({ name }) => name === trigger.name);
-    for (const { id } of [...own.filter(({ name }) => name !== trigger.name), ...last])
+    const last = restarted.filter(({ name }) => name === trigger.name);
+    for (const { id } of [...restarted.filter(({ name }) => name !== trigger.name), ...last])
       await runtime.removeContainer(id);
     return { errors: [], retryAtMs: clock.now() };
   }
@@ -351,9 +348,8 @@ export class KubeRuntime {
   }
 
   /**
-   * Resizes running containers in place, unless the resize is refused. A container that was restarted has its new resources
-   * already. Failures and the refusal are added to `errors`. Resolves to the message of the refusal or of the last failure, or
-   * to `undefined` if everything was resized.
+   * Resizes running containers in place, unless the resize is refused. Adds the failures to `errors`, and resolves to the
+   * message of the last one; `undefined` if there is none.
    */
   async #resize(
     pod: Pod,

@@ -91,10 +91,10 @@ function oomScoreAdj(pod: Pod, container: Container, capacityBytes: number): num
 
 /** Returns the bytes that each container gets of what the pod requests beyond its containers: an equal share. */
 function memoryShareBytes(pod: Pod): number {
-  const whole = bytesOf(podLevel(pod, 'requests')['memory']);
-  if (whole === 0) return 0;
-  const own = bytesOf(containersResources(pod, requestsOf)['memory']);
-  return Math.trunc((whole - own) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)));
+  const podBytes = bytesOf(podLevel(pod, 'requests')['memory']);
+  if (podBytes === 0) return 0;
+  const containersBytes = bytesOf(containersResources(pod, requestsOf)['memory']);
+  return Math.trunc((podBytes - containersBytes) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)));
 }
 
 /** The facts of the node on which the settings of containers depend. */
@@ -172,12 +172,12 @@ function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }
   return Math.floor((request / Math.max(memoryCapacityBytes, 1)) * swap.capacityBytes);
 }
 
-/** Returns the limit of each page size. Sizes without a request get the limit 0, because the kernel's default is no limit. */
+/** Returns the limit of each page size. Sizes without a limit get 0, because the kernel's default is no limit. */
 function hugePageLimits(pod: Pod, container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
   const none = sizes.map((size) => [`hugepages-${size}`, '0'] as const);
-  const own = limitsOf(container);
+  const limits = limitsOf(container);
   // A container without huge pages of its own can use those of its pod.
-  const stated = Object.keys(own).some((name) => name.startsWith('hugepages-')) ? own : podLevel(pod, 'limits');
+  const stated = Object.keys(limits).some((name) => name.startsWith('hugepages-')) ? limits : podLevel(pod, 'limits');
   return Object.entries({ ...Object.fromEntries(none), ...stated })
     .filter(([name]) => name.startsWith('hugepages-'))
     .map(([name, value]) => ({ pageSize: pageSizeName(name.slice('hugepages-'.length)), limitBytes: bytesOf(value) }));

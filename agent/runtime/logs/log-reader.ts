@@ -61,9 +61,8 @@ interface LineFilter {
 }
 
 /**
- * Writes the log at the path as text. Resolves when the whole log or `limitBytes` of it is written, or the signal aborts. A
- * tail counts entries: every part of a line is one. With `follow` it waits for the log of a container that has just started;
- * otherwise it rejects with ENOENT. Rejects with a `LogError` for a log of an unknown format.
+ * Writes the log at the path as text. A tail counts entries: every part of a line is one. Rejects with ENOENT if there is
+ * no log, for which `follow` waits while the container runs. Rejects with a `LogError` for a log of an unknown format.
  */
 export async function readLog(
   path: string,
@@ -80,9 +79,9 @@ export async function readLog(
     const text = formatLine(line, filter);
     if (text === undefined) return true;
     leftEntries--;
-    const kept = text.subarray(0, leftBytes);
-    leftBytes -= kept.length;
-    if (kept.length > 0) await writeOut(out, kept, signal);
+    const shown = text.subarray(0, leftBytes);
+    leftBytes -= shown.length;
+    if (shown.length > 0) await writeOut(out, shown, signal);
     return leftBytes > 0 && !signal.aborted;
   };
   const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);

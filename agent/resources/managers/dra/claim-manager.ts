@@ -74,7 +74,7 @@ const STATE_FILE = 'dra_manager_state';
 const UNPREPARED = { Devices: [] as const };
 const CALL_OPTIONS = { timeoutMs: 45_000 };
 
-/** Owns the prepared claims and the drivers' endpoints. A pod whose claims cannot be prepared stays pending and is retried. */
+/** Owns the prepared claims and the drivers' endpoints. */
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
   readonly #drivers: DraDrivers;
@@ -303,8 +303,8 @@ export class ClaimManager {
   }
 
   /**
-   * Releases the claims of a pod, and unprepares those that no other pod uses. Logs a driver's error and retries at the next
-   * sweep: `pods` returns the pod until all its claims are released.
+   * Releases the claims of a pod, and unprepares those that no other pod uses. Logs a driver's error; `pods` returns the
+   * pod until all its claims are released.
    */
   async release(podUid: string): Promise<void> {
     const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
