@@ -95,7 +95,7 @@ function createImageGc(
     clock,
     logger,
     space: async () => (await storage.node()).images.filesystem,
-    kept: async () => new Set([...(await importedImages(rootDirectory)), flags.podInfraContainerImage]),
+    protectedImages: async () => new Set([...(await importedImages(rootDirectory)), flags.podInfraContainerImage]),
     nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message),
     onRemoved: (reason) => removed.with(reason).inc(),
     onListed: async (ids, atMs) => verification?.prune(ids, atMs),

@@ -194,7 +194,7 @@ export function registerPodMetrics({ nodeName, clock, effective }: Base, deps: P
     startedAtMs: clock.now(),
     pods: () => table.pods(),
     mirrorCount: () => desired.mirrors().length,
-    workingPods: () => workers.known(),
+    workingPods: () => workers.pods(),
     workerState: (uid) => workers.state(uid),
     activePods: () => table.active(),
   });

@@ -1,9 +1,6 @@
 /**
- * Housekeeping: every two seconds, starts desired pods that have no worker, forgets finished pods and removes what they left
- * behind in the other parts of the agent. Every minute, and also after a pod has been forgotten and while cgroups of orphaned
- * pods are left, it terminates orphaned pods and removes dead containers, volumes and cgroups.
- *
- * Until every source has sent its pods, it only removes dead containers and sandboxes beyond those to keep, every minute.
+ * Housekeeping periodically starts desired pods that have no worker, forgets finished pods, terminates orphaned ones, and
+ * removes what pods have left. Until every source has sent its pods, it only removes dead containers and sandboxes.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -57,7 +54,7 @@ interface HousekeepingOptions {
   readonly observe: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
 
-/** Runs the clean-ups in turns. A failure is logged and ends the turn. The rest is done within a minute. */
+/** Runs the clean-ups in turns. A failure is logged and ends the turn. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   #cleanedUpAtMs: number | undefined;
@@ -96,13 +93,13 @@ export class Housekeeping {
     await this.#collect();
     // Each step reads the known pods after it has listed what exists: a pod that was added meanwhile is no orphan.
     await this.#terminateOrphans();
-    await volumes.cleanOrphans(() => table.known());
-    this.#areCgroupsLeft = await cgroups.cleanOrphans(() => table.known());
+    await volumes.cleanOrphans(() => table.uids());
+    this.#areCgroupsLeft = await cgroups.cleanOrphans(() => table.uids());
   }
 
   /**
-   * Starts desired pods without a worker, forgets finished pods, and wakes pods whose resize is deferred. Returns whether a pod
-   * was forgotten. Does not await, so that the set of desired pods stays valid.
+   * Starts desired pods without a worker and forgets finished pods. Returns whether a pod was forgotten. Does not await, so
+   * that the set of desired pods stays valid.
    */
   #restartAndForget(): { readonly hasForgotten: boolean } {
     const { allocations, clock, desired, probes, statuses, table, workers } = this.#options;
@@ -110,7 +107,7 @@ export class Housekeeping {
     this.#restart();
     const forgotten = workers.forget(desiredUids);
     // A forgotten pod that is desired again starts without state; the next turn admits it.
-    const remaining = table.known().difference(new Set(forgotten));
+    const remaining = table.uids().difference(new Set(forgotten));
     probes.cleanup(remaining);
     allocations.forget(remaining);
     // A pod that is gone can make room for a deferred resize.
@@ -122,10 +119,7 @@ export class Housekeeping {
     return { hasForgotten: forgotten.length > 0 };
   }
 
-  /**
-   * Admits desired pods that have no worker, because their static manifest was removed and added again. Skips pods that are
-   * under admission, have terminated or were rejected.
-   */
+  /** Admits desired pods that have no worker, such as static pods whose manifest was removed and added again. */
   #restart(): void {
     const { desired, observe, statuses, syncLoop, table, workers } = this.#options;
     for (const pod of desired.list()) {
@@ -177,10 +171,7 @@ export class Housekeeping {
     });
   }
 
-  /**
-   * Terminates pods that run although they are neither desired nor have a worker, because they were removed while the agent did
-   * not run. Also terminates pods that were rejected after the agent had started again.
-   */
+  /** Terminates pods that run although they are neither desired nor have a worker, and rejected pods that still run. */
   async #terminateOrphans(): Promise<void> {
     const { desired, logger, observe, runtime, statuses, table, workers } = this.#options;
     for (const pod of await runningPods(runtime)) {
@@ -190,7 +181,7 @@ export class Housekeeping {
         this.#terminateRejected(rejected);
         continue;
       }
-      if (table.known().has(uid)) continue;
+      if (table.uids().has(uid)) continue;
       logger.info({ pod: formatPod(pod) }, 'Terminating a running pod that no source has');
       observe('orphaned', pod);
       const status = await readRuntimeStatus(runtime, { uid, name, namespace });

@@ -71,9 +71,9 @@ export class PodTable {
   }
 
   /** Returns the uids of desired pods and of pods that have a worker, finished or not. Valid until the next `await`. */
-  known(): ReadonlySet<string> {
+  uids(): ReadonlySet<string> {
     const { desired, workers } = this.#options;
-    return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);
+    return new Set([...desired.list().map((pod) => pod.metadata.uid), ...workers.pods().keys()]);
   }
 
   /** Whether the pod has no worker, or its worker has finished. */

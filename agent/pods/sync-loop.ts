@@ -47,7 +47,7 @@ interface SyncLoopOptions {
   };
 }
 
-/** Owns the order in which changes of pods take effect. No update waits for the work of a pod. */
+/** Owns the order in which changes of pods take effect. */
 export class SyncLoop {
   readonly #options: SyncLoopOptions;
 
@@ -105,10 +105,7 @@ export class SyncLoop {
     }
   }
 
-  /**
-   * Handles a change of a mirror pod: lets the status manager compare its status, and wakes the worker of its static pod, which
-   * recreates a mirror pod that is missing. Deletes a mirror pod that has no static pod.
-   */
+  /** Handles a change of a mirror pod. */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
     if (owner !== undefined) {
@@ -118,9 +115,8 @@ export class SyncLoop {
   }
 
   /**
-   * Admits the pod and starts its worker, or rejects the pod. A pod whose phase is final gets a worker without a decision. As
-   * in the kubelet, a pod that ran before the agent started is rejected if the node would not take it now, and exclusive
-   * resources are allocated before the node's other resources are checked.
+   * Admits the pod and starts its worker, or rejects the pod. As in the kubelet, a pod that ran before the agent started is
+   * rejected if the node would not take it now.
    */
   admit(pod: Pod): void {
     const { admission, resources, workers } = this.#options;
@@ -198,8 +194,8 @@ export class SyncLoop {
   }
 
   /**
-   * Rejects a pod with the reason of the refusal, and ends its admission. A pod that has run since before the agent's start
-   * terminates with its own grace period, as in the kubelet. The resources of any other pod are released at once.
+   * Rejects a pod with the reason of the refusal, and ends its admission. A pod that has run terminates with its own grace
+   * period, as in the kubelet.
    */
   #reject(pod: Pod, refusal: Refusal): void {
     const { resources, startups, sync, table, workers } = this.#options;
@@ -222,8 +218,8 @@ export class SyncLoop {
   }
 
   /**
-   * Deletes a mirror pod whose static pod is gone. Does nothing while a source has not sent its pods or a container of the
-   * static pod may run, and logs a failure. Housekeeping calls it again.
+   * Deletes a mirror pod whose static pod is gone, unless a source has not sent its pods or a container of the static pod
+   * may run. Logs a failure.
    */
   async deleteMirror(mirror: Pod): Promise<void> {
     const { logger, mirrors, table, workers } = this.#options;
@@ -240,7 +236,7 @@ export class SyncLoop {
   }
 }
 
-/** Rejects the pod if a manager fails: a pod that stayed under admission would never start nor terminate. */
+/** Returns the refusal for a manager that fails: a pod that stayed under admission would never start nor terminate. */
 function unexpectedRefusal(error: unknown): Refusal {
   const why = errorMessage(error);
   return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };

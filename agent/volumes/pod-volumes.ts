@@ -48,7 +48,7 @@ export interface VolumeManager extends ContainerVolumes {
   /** Unmounts all volumes of a terminated pod and removes its data (emptyDir). Resolves when all of it is gone. Idempotent. */
   unmount(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Unmounts and removes the directories `<rootDir>/pods/<uid>` of unknown pods, which remain after a restart of the agent. */
-  cleanOrphans(known: () => ReadonlySet<string>): Promise<void>;
+  cleanOrphans(podUids: () => ReadonlySet<string>): Promise<void>;
   /** Returns the directories of the pod's volumes on the host, for usage statistics and eviction. */
   podVolumes(podUid: string): readonly PodVolume[];
   close(): Promise<void>;

@@ -306,7 +306,7 @@ class HostVolumes implements VolumeManager {
       state?.refresh?.cancel();
       await this.#cleanPod(uid);
     };
-    // Waits for the running operation. A volume that hangs blocks only its own pod.
+    // Waits for the running operation.
     if (state === undefined) await clean();
     else await state.queue.run(clean);
     this.#pods.delete(uid);
@@ -326,13 +326,13 @@ class HostVolumes implements VolumeManager {
     await this.#exclusive.release(uid);
   }
 
-  async cleanOrphans(known: () => ReadonlySet<string>): Promise<void> {
+  async cleanOrphans(podUids: () => ReadonlySet<string>): Promise<void> {
     const { csi, logger, observe, rootDirectory } = this.#options;
     const root = join(rootDirectory, 'pods');
     const pods = { cleaned: 0, failed: 0 };
     // The directory does not exist before the first pod.
     for (const uid of await readdir(root).catch(() => [])) {
-      if (this.#pods.has(uid) || known().has(uid)) continue;
+      if (this.#pods.has(uid) || podUids().has(uid)) continue;
       try {
         await this.#cleanPod(uid);
         await removeTree(join(root, uid));

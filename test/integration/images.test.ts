@@ -74,7 +74,7 @@ for (const [on, skip] of [
         clock,
         logger: silentLogger,
         space: () => Promise.resolve(space()),
-        kept: async () => new Set(await importedImages(join(directory, 'root'))),
+        protectedImages: async () => new Set(await importedImages(join(directory, 'root'))),
         nodeEvent: (reason) => void nodeEvents.push(reason),
       });
       return { clock, gc, nodeEvents };

@@ -1,6 +1,6 @@
 /**
- * Encodes DNS messages: with compressed names (RFC 1035, 4.1.4), and within a limit, so that as many records as possible reach
- * clients that do not repeat a truncated query over TCP. `responses.ts` writes responses with it.
+ * Encodes DNS messages: with compressed names (RFC 1035, 4.1.4), and within a limit, so that as many records as possible
+ * reach clients that do not repeat a truncated query over TCP.
  */
 import dnsPacket, { type Answer, type Packet } from 'dns-packet';
 import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';

@@ -64,15 +64,11 @@ interface RouteJson {
   readonly flags?: readonly string[];
 }
 
-/**
- * Returns access to the network of this host, or to the one where the command `prefix` runs the tools. `change` runs all
- * commands and then rejects with one error that joins the messages of those that failed. The other methods reject with ENOENT
- * if `ip` or `bridge` is not installed, except `linkSupport`, which reports it.
- */
+/** Returns access to the network of this host, or to the one where the command `prefix` runs the tools. */
 export function hostNetwork(prefix: readonly string[] = []): HostNetwork {
   const run = async (tool: string, args: readonly string[]): Promise<string> => {
-    const [command = tool, ...rest] = [...prefix, tool, ...args];
-    return (await execute(command, rest, MAX_OUTPUT)).stdout;
+    const [command = tool, ...commandArgs] = [...prefix, tool, ...args];
+    return (await execute(command, commandArgs, MAX_OUTPUT)).stdout;
   };
   const batch = async (tool: string, lines: readonly string[]): Promise<void> => {
     const [command = tool, ...args] = [...prefix, tool, '-force', '-batch', '-'];
@@ -258,10 +254,10 @@ function observedRoute({ dst = '', dev = '', gateway = '', prefsrc = '', flags =
 
 /** Parses the output of `wg show LINK dump`: a line of the link and one of each peer, with tabs. */
 function wireguardState(dump: string): Pick<ObservedNetwork, 'wireguard' | 'wireguardPeers'> {
-  const [own, ...peers] = dump.split('\n').filter((line) => line !== '');
-  const [, publicKey = '', port = ''] = own?.split('\t') ?? [];
+  const [link, ...peers] = dump.split('\n').filter((line) => line !== '');
+  const [, publicKey = '', port = ''] = link?.split('\t') ?? [];
   return {
-    wireguard: own === undefined ? undefined : { publicKey, port: Number(port) },
+    wireguard: link === undefined ? undefined : { publicKey, port: Number(port) },
     wireguardPeers: peers.map((line) => {
       const [key = '', , endpoint = '', allowed = ''] = line.split('\t');
       return { publicKey: key, endpoint, allowedIps: allowed === '(none)' ? [] : allowed.split(',') };

@@ -100,22 +100,22 @@ function* portChains(profiles: readonly Profile[], slice: Slice): Generator<void
       const id = idOf(key);
       const sections = PROTOCOLS.map((protocol) => ({
         protocol,
-        own: ranges.filter((range) => range.protocol === protocol),
-      })).filter(({ own }) => own.length > 0);
+        ofProtocol: ranges.filter((range) => range.protocol === protocol),
+      })).filter(({ ofProtocol }) => ofProtocol.length > 0);
       return [
         ...sections
-          .filter(({ own }) => !own.some(isWhole))
-          .map(({ protocol, own }) =>
+          .filter(({ ofProtocol }) => !ofProtocol.some(isWhole))
+          .map(({ protocol, ofProtocol }) =>
             block('set', `numbers_${protocol.toLowerCase()}_${id}`, [
               'type inet_service',
               'flags interval',
-              ...elements(own.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`))),
+              ...elements(ofProtocol.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`))),
             ]),
           ),
         block('chain', `ports_${id}`, [
-          ...sections.map(({ protocol, own }) => {
+          ...sections.map(({ protocol, ofProtocol }) => {
             const name = protocol.toLowerCase();
-            const port = own.some(isWhole) ? '' : ` ct reply proto-src @numbers_${name}_${id}`;
+            const port = ofProtocol.some(isWhole) ? '' : ` ct reply proto-src @numbers_${name}_${id}`;
             return `meta l4proto ${name}${port} return`;
           }),
           'drop',
@@ -171,15 +171,15 @@ function peerElement({ family, first, last, ports }: PeerRange): string {
 
 function isolationSets(family: AddressFamily, { ingress, egress }: CompiledPolicies): string[] {
   const { type } = SYNTAX[family];
-  const own = (profiles: ReadonlyMap<string, Profile>): [string, Profile][] =>
+  const ofFamily = (profiles: ReadonlyMap<string, Profile>): [string, Profile][] =>
     [...profiles].filter(([ip]) => parseIp(ip)?.family === family).sort(([a], [b]) => (a < b ? -1 : 1));
-  const isolated = [...new Set([...own(ingress), ...own(egress)].map(([ip]) => ip))].sort();
+  const isolated = [...new Set([...ofFamily(ingress), ...ofFamily(egress)].map(([ip]) => ip))].sort();
   return [
     ...(['egress', 'ingress'] as const).map((direction) =>
       block('map', `${direction}${family}`, [
         `type ${type} : verdict`,
         ...elements(
-          own(direction === 'egress' ? egress : ingress).map(([ip, { id }]) => `${ip} : jump ${direction}_${id}`),
+          ofFamily(direction === 'egress' ? egress : ingress).map(([ip, { id }]) => `${ip} : jump ${direction}_${id}`),
         ),
       ]),
     ),
@@ -212,8 +212,10 @@ function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
   const name = (family: AddressFamily): string => `refused_queries${family}`;
   return [
     ...FAMILIES.map((family) => {
-      const own = refusedQueries.filter((one) => one.family === family);
-      const texts = own.map(({ pod, server, protocol }) => `${pod} . ${server} . ${protocol.toLowerCase()}`).sort();
+      const ofFamily = refusedQueries.filter((one) => one.family === family);
+      const texts = ofFamily
+        .map(({ pod, server, protocol }) => `${pod} . ${server} . ${protocol.toLowerCase()}`)
+        .sort();
       const { type } = SYNTAX[family];
       return block('set', name(family), [`type ${type} . ${type} . inet_proto`, ...elements(texts)]);
     }),

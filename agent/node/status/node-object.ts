@@ -93,8 +93,12 @@ export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
   for (const set of setters) set(status, facts);
   const { annotations = {}, ...metadata } = node.metadata;
   const others = Object.entries(annotations).filter(([key]) => !PUBLISHED.has(key));
-  const own = Object.entries(published(facts)).filter(([, value]) => value !== '');
-  return { ...node, metadata: { ...metadata, annotations: Object.fromEntries([...others, ...own]) }, status };
+  const ownAnnotations = Object.entries(published(facts)).filter(([, value]) => value !== '');
+  return {
+    ...node,
+    metadata: { ...metadata, annotations: Object.fromEntries([...others, ...ownAnnotations]) },
+    status,
+  };
 }
 
 const PUBLISHED: ReadonlySet<string> = new Set([SERVING_KEYS, LISTENING_PORTS]);
@@ -177,11 +181,11 @@ function extendedResources(list: Record<string, string> | undefined): Record<str
  * is unchanged.
  */
 export function semanticVersion(text: string): string {
-  const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];
+  const [, numbers = '', suffix = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];
   if (numbers === '') return text;
   const parts = numbers.split('.').map(Number);
-  const isSemantic = parts.length === 3 && /^(?:-[\dA-Za-z.-]+)?(?:\+[\dA-Za-z.-]+)?$/.test(rest);
-  return `${parts.join('.')}${isSemantic ? rest : ''}`;
+  const isSemantic = parts.length === 3 && /^(?:-[\dA-Za-z.-]+)?(?:\+[\dA-Za-z.-]+)?$/.test(suffix);
+  return `${parts.join('.')}${isSemantic ? suffix : ''}`;
 }
 
 function setNodeInfo(status: NodeStatus, facts: NodeFacts): void {
@@ -213,8 +217,8 @@ const MAX_NAMES_PER_IMAGE = 5;
 
 function setImages(status: NodeStatus, facts: NodeFacts): void {
   const images = [...facts.images].sort((left, right) => right.sizeBytes - left.sizeBytes);
-  const kept = facts.maxImages < 0 ? images : images.slice(0, facts.maxImages);
-  status.images = kept.map((image) => ({
+  const listed = facts.maxImages < 0 ? images : images.slice(0, facts.maxImages);
+  status.images = listed.map((image) => ({
     names: [...image.repoDigests, ...image.repoTags].slice(0, MAX_NAMES_PER_IMAGE),
     sizeBytes: image.sizeBytes,
   }));

@@ -21,7 +21,7 @@ interface CheckpointStoreOptions {
 }
 
 /** The delay from the first change to its batch, if there was no recent batch. */
-const SOON_MS = 500;
+const FIRST_DELAY_MS = 500;
 /** The delay between batches. */
 const INTERVAL_MS = 5_000;
 /** The delay after a batch that could not be written. */
@@ -112,7 +112,7 @@ export class CheckpointStore {
     if (this.#timer !== undefined || this.#writing !== undefined || this.#closed) return;
     const { clock } = this.#options;
     const sinceMs = this.#lastBatchMs === undefined ? INTERVAL_MS : clock.monotonic() - this.#lastBatchMs;
-    const delayMs = this.#failing ? RETRY_MS : Math.max(SOON_MS, INTERVAL_MS - sinceMs);
+    const delayMs = this.#failing ? RETRY_MS : Math.max(FIRST_DELAY_MS, INTERVAL_MS - sinceMs);
     this.#timer = clock.after(delayMs, () => {
       this.#timer = undefined;
       background(this.#batch(), { logger: this.#options.logger, what: 'Writing checkpoints' });

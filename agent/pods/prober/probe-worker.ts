@@ -67,7 +67,7 @@ export class ProbeWorker {
   #probing = false;
   #containerId = '';
   /** The probe waits for a new container, because this one failed its liveness or startup probe. */
-  #held = false;
+  #onHold = false;
   #streak: { result: ProbeResult; count: number } = { result: 'unknown', count: 0 };
 
   constructor(options: ProbeWorkerOptions) {
@@ -124,11 +124,7 @@ export class ProbeWorker {
     });
   }
 
-  /**
-   * Probes once, if the container runs, its initial delay is over and its startup probe permits it. Publishes a failure for a
-   * container that does not run. Resolves to whether the worker continues: not after it was stopped, nor if the phase of the
-   * pod is final, nor if the container has terminated in a pod with the restart policy `Never` and is no sidecar.
-   */
+  /** Probes once if the probe is due. Resolves to whether the worker continues. */
   async #probe(): Promise<boolean> {
     const { kind, probe, container, clock, pod } = this.#options;
     const status = this.#options.status(this.podUid);
@@ -140,7 +136,7 @@ export class ProbeWorker {
     const id = found?.containerID ?? '';
     if (found === undefined || id === '') return true;
     if (id !== this.#containerId) this.#follow(id);
-    if (this.#held) return true;
+    if (this.#onHold) return true;
     if (found.state?.running === undefined) {
       if (this.#containerId !== '') this.#publish('failure');
       return (
@@ -172,12 +168,12 @@ export class ProbeWorker {
   #follow(id: string): void {
     if (this.#containerId !== '') this.#options.results.forget(this.kind, this.#containerId);
     this.#containerId = id;
-    this.#held = false;
+    this.#onHold = false;
     this.#streak = { result: 'unknown', count: 0 };
-    const kept = publishedStatus(this.#options.pod, id);
+    const published = publishedStatus(this.#options.pod, id);
     if (this.kind === 'liveness') this.#publish('success');
-    else if (this.kind === 'readiness') this.#publish(kept?.ready === true ? 'success' : 'failure');
-    else this.#publish(kept?.started === true ? 'success' : 'unknown');
+    else if (this.kind === 'readiness') this.#publish(published?.ready === true ? 'success' : 'failure');
+    else this.#publish(published?.started === true ? 'success' : 'unknown');
   }
 
   #publish(result: ProbeResult): void {
@@ -210,7 +206,7 @@ export class ProbeWorker {
     if (this.#streak.count < threshold) return;
     this.#publish(result);
     // The container will be replaced, so it is not probed any more.
-    if ((kind === 'liveness' || kind === 'startup') && result === 'failure') this.#held = true;
+    if ((kind === 'liveness' || kind === 'startup') && result === 'failure') this.#onHold = true;
   }
 
   #recordEvent(outcome: ProbeOutcome): void {

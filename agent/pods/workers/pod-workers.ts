@@ -162,7 +162,7 @@ export class PodWorkers {
   }
 
   /** Returns the pods that have a worker, by uid. */
-  known(): ReadonlyMap<string, Pod> {
+  pods(): ReadonlyMap<string, Pod> {
     return new Map([...this.#workers].map(([uid, worker]) => [uid, worker.pod]));
   }
 

@@ -1,6 +1,6 @@
 /**
- * Combines the managers of CPUs, memory, devices, topology and resource claims: one admission, one view of all allocations, one
- * release. Pod admission calls it before a pod starts, and the runtime configuration queries it at each container start.
+ * Combines the managers of CPUs, memory, devices, topology and resource claims: one admission, one view of all allocations,
+ * one release.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';

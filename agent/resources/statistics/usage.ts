@@ -210,12 +210,12 @@ export class UsageCollector {
       }),
     );
     const present = containers.filter((container) => container !== undefined);
-    const own = cgroup === '' ? undefined : await reader.read(cgroup);
-    const usage = own ?? sumUsage(present.map((container) => container.usage));
+    const ofCgroup = cgroup === '' ? undefined : await reader.read(cgroup);
+    const usage = ofCgroup ?? sumUsage(present.map((container) => container.usage));
     const [first] = present;
     return {
       pod,
-      cgroup: own === undefined ? '' : cgroup,
+      cgroup: ofCgroup === undefined ? '' : cgroup,
       timeMs: clock.now(),
       usage,
       nanoCores: this.#rate(pod.metadata.uid, usage, samples),
@@ -236,8 +236,8 @@ export class UsageCollector {
     containers: readonly { readonly id: string }[],
     paths: Map<string, string>,
   ): Promise<ReadonlyMap<string, string>> {
-    const knownPaths = containers.map((container) => this.#cgroupPaths.get(container.id));
-    if (cgroup !== '' && knownPaths.some((path) => path === undefined)) {
+    const cachedPaths = containers.map((container) => this.#cgroupPaths.get(container.id));
+    if (cgroup !== '' && cachedPaths.some((path) => path === undefined)) {
       for (const name of await this.#options.reader.children(cgroup)) {
         const unit = name.endsWith('.scope') ? name.slice(0, -'.scope'.length) : name;
         const id = unit.split(/[^0-9a-zA-Z_.]/).at(-1);
@@ -246,7 +246,7 @@ export class UsageCollector {
       }
     }
     containers.forEach((container, index) => {
-      const path = knownPaths[index];
+      const path = cachedPaths[index];
       if (path !== undefined) paths.set(container.id, path);
     });
     return paths;

@@ -1,6 +1,6 @@
 /**
- * Opens the streams of a CRI runtime. The runtime returns a URL for each exec, attach or port-forward, and serves
- * SPDY/3.1 there, as the kubelet does for its own clients. This module is the SPDY client.
+ * Opens the streams of a CRI runtime. The runtime returns a URL for each exec, attach or port-forward, and serves SPDY/3.1
+ * there, as the kubelet does for its own clients.
  */
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';

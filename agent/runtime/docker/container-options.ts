@@ -1,6 +1,6 @@
 /**
- * Translates the runtime boundary's sandbox and container configuration into the options of the Docker Engine's create calls.
- * These functions are pure and make no decisions about pods. The Docker runtime calls them.
+ * Translates the runtime boundary's sandbox and container configuration into the options of the Docker Engine's create
+ * calls. Pure.
  */
 import type Docker from 'dockerode';
 import { RuntimeError, type ContainerConfig, type LinuxResources, type Mount, type SandboxConfig } from '../runtime.ts';

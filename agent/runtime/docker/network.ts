@@ -63,9 +63,8 @@ export class PodNetwork {
   }
 
   /**
-   * Creates the network if it does not exist, and recreates one without pods if its subnet is not the pod CIDR and the host
-   * does not use that otherwise. Concurrent callers share one attempt. Rejects with `unavailable` if a network is to be created
-   * and its pod CIDR is not assigned yet, and if the engine fails.
+   * Ensures that the network exists, with the pod CIDR as its subnet where that is possible. Concurrent callers share one
+   * attempt. Rejects with `unavailable` while the pod CIDR has to be assigned first.
    */
   async ensure(): Promise<void> {
     this.#ready ??= this.#createUnlessUsable();
@@ -81,7 +80,7 @@ export class PodNetwork {
 
   /**
    * Enables hairpin mode on the bridge ports: a frame may leave through the port on which it arrived, so that a pod reaches
-   * itself through a service. The caller calls this after a pod has joined.
+   * itself through a service. To be called after a pod has joined.
    */
   async enableHairpinMode(): Promise<void> {
     const ports = `/sys/class/net/${this.#bridge}/brif`;

@@ -1,8 +1,6 @@
 /**
- * Collects unused images. When the usage of the image filesystem reaches the high threshold, it removes the least recently used
- * images down to the low threshold. It removes images that are unused for longer than the maximum age at any time, but not
- * before the agent runs for that long. Images in use, the pause image, and preloaded and pinned images are never removed.
- * Conditions and messages are the kubelet's.
+ * Collects unused images: those that are older than the maximum age, and the least recently used ones while the image
+ * filesystem is too full. Conditions and messages are the kubelet's.
  */
 import { formatDuration } from '../../../api/component/duration.ts';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -35,7 +33,7 @@ interface ImageGcOptions {
   readonly logger: Logger;
   readonly space: () => Promise<ImageSpace | undefined>;
   /** The references and ids of images that are always kept. */
-  readonly kept: () => Promise<ReadonlySet<string>>;
+  readonly protectedImages: () => Promise<ReadonlySet<string>>;
   readonly nodeEvent: (reason: string, message: string) => void;
   readonly onRemoved?: (reason: 'space' | 'age') => void;
   /** Called with the ids of the images that the runtime listed at this wall-clock time. */
@@ -62,11 +60,11 @@ const NEVER = Number.NEGATIVE_INFINITY;
 function collectable(
   records: readonly ImageRecord[],
   containers: readonly Pick<ContainerStatus, 'imageId' | 'image' | 'imageRef'>[],
-  kept: ReadonlySet<string>,
+  protectedNames: ReadonlySet<string>,
 ): readonly ImageRecord[] {
   const used = new Set(containers.flatMap(({ imageId, image, imageRef }) => [imageId, image, imageRef]));
   return records
-    .filter(({ image }) => !image.pinned && !namesOf(image).some((name) => used.has(name) || kept.has(name)))
+    .filter(({ image }) => !image.pinned && !namesOf(image).some((name) => used.has(name) || protectedNames.has(name)))
     .toSorted((a, b) => a.lastUsedMs - b.lastUsedMs || a.firstSeenMs - b.firstSeenMs);
 }
 
@@ -176,7 +174,7 @@ export class ImageGc {
   }
 
   async #candidates(): Promise<readonly ImageRecord[]> {
-    const { runtime, clock, kept } = this.#options;
+    const { runtime, clock, protectedImages } = this.#options;
     const listedAtMs = clock.now();
     const [images, containers] = [await runtime.listImages(), await runtime.listContainers()];
     await this.#options.onListed?.(new Set(images.map(({ id }) => id)), listedAtMs);
@@ -192,7 +190,7 @@ export class ImageGc {
     return collectable(
       images.map((image) => ({ image, ...(next.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: NEVER }) })),
       containers,
-      await kept(),
+      await protectedImages(),
     );
   }
 

@@ -94,10 +94,12 @@ function merge(recorded: PullCredentials, found: PullCredentials): PullCredentia
     (account) => !accounts.some((one) => isSame(one, account)),
   );
   if (newSecrets.length === 0 && newAccounts.length === 0) return recorded;
-  const kept = secrets.filter((one) => !newSecrets.some((secret) => isSame(one, secret)));
+  const unchangedSecrets = secrets.filter((one) => !newSecrets.some((secret) => isSame(one, secret)));
   return {
     ...recorded,
-    ...(kept.length + newSecrets.length > 0 ? { kubernetesSecrets: [...kept, ...newSecrets].toSorted(byName) } : {}),
+    ...(unchangedSecrets.length + newSecrets.length > 0
+      ? { kubernetesSecrets: [...unchangedSecrets, ...newSecrets].toSorted(byName) }
+      : {}),
     ...(accounts.length + newAccounts.length > 0
       ? { kubernetesServiceAccounts: [...accounts, ...newAccounts].toSorted(byName) }
       : {}),
@@ -210,7 +212,7 @@ export class PullVerification {
       );
   }
 
-  /** Whether a pod with these credentials has to pull the image `imageRef` that is there, also because its record is broken. */
+  /** Whether a pod with these credentials has to pull the image although the node has it as `imageRef`. */
   async mustPull(
     image: string,
     imageRef: string,

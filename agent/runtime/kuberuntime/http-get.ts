@@ -1,6 +1,6 @@
 /**
- * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten redirects
- * on the same host. Throws `Get "URL": reason` without a response, and `BrokenBodyError` for a response that breaks off.
+ * Sends one HTTP GET to a container, for probes and lifecycle hooks. Accepts any certificate, and follows up to ten
+ * redirects on the same host.
  */
 import type { IncomingMessage } from 'node:http';
 import { isIP, type Socket } from 'node:net';
@@ -48,24 +48,24 @@ export class PlainHttpError extends Error {}
  * `BrokenBodyError`, whose message has no URL, if the body breaks off.
  */
 export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {
-  const shown = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
+  const url = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
   let answer: { status: number; body: string; location: string | undefined };
   try {
     answer = await fetchOnce(target, signal);
   } catch (error) {
     if (isPlainHttp(error))
-      throw new PlainHttpError(`Get "${shown}": http: server gave HTTP response to HTTPS client`, { cause: error });
+      throw new PlainHttpError(`Get "${url}": http: server gave HTTP response to HTTPS client`, { cause: error });
     if (error instanceof BrokenBodyError) throw error;
     const why = signal.aborted
       ? 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
       : dialMessage(error, target.host, target.port);
-    throw new Error(`Get "${shown}": ${why}`, { cause: error });
+    throw new Error(`Get "${url}": ${why}`, { cause: error });
   }
   const { status, body } = answer;
   if (!REDIRECTS.has(status) || answer.location === undefined) return { status, body, leadsAway: false };
-  const next = redirectTarget('probe', new URL(shown), answer.location);
+  const next = redirectTarget('probe', new URL(url), answer.location);
   if (next === undefined) return { status, body, leadsAway: true };
-  if (redirects >= MAX_REDIRECTS) throw new Error(`Get "${shown}": stopped after ${MAX_REDIRECTS} redirects`);
+  if (redirects >= MAX_REDIRECTS) throw new Error(`Get "${url}": stopped after ${MAX_REDIRECTS} redirects`);
   const scheme = next.protocol === 'https:' ? 'https' : 'http';
   const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
   return httpGet({ ...target, scheme, port, path: `${next.pathname}${next.search}` }, signal, redirects + 1);

@@ -1,6 +1,6 @@
 /**
- * Computes the actions that bring a pod to its desired state, from its specification, the state of the runtime and the results
- * of probes. `kube-runtime.ts` executes them. Pure.
+ * Computes the actions that bring a pod to its desired state, from its specification, the state of the runtime and the
+ * results of probes. Pure.
  */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import type { Container, Pod } from '../../base/model/pod.ts';
@@ -86,7 +86,7 @@ interface Draft {
   readonly kill: ContainerToKill[];
 }
 
-/** Returns the actions for one sync. The next sync reads the state that they have caused. */
+/** Returns the actions for one sync. */
 export function computePodActions(
   pod: Pod,
   status: RuntimePodStatus,
@@ -117,11 +117,11 @@ export function computePodActions(
       containersToKill: draft.kill,
     };
   }
-  const kept = pod.spec.containers.filter(
+  const keptCount = pod.spec.containers.filter(
     (container) =>
       regularAction(pod, { container, last: findContainer(status, container.name) }, lookups, draft) === 'keep',
   ).length;
-  if (kept === 0 && draft.regular.length === 0) {
+  if (keptCount === 0 && draft.regular.length === 0) {
     return {
       ...base,
       killPod: true,
@@ -177,8 +177,8 @@ function actionsForNewSandbox(
 }
 
 /**
- * Adds to the draft the init containers to start and to kill, sidecars of an initialized pod included. Returns whether the init
- * containers have completed. If one has failed and is not restarted, it returns false and the draft kills the pod.
+ * Adds to the draft the init containers to start and to kill, sidecars of an initialized pod included. Returns whether the
+ * init containers have completed.
  */
 function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {
   const init = pod.spec.initContainers ?? [];

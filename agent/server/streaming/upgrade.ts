@@ -83,8 +83,8 @@ interface Upgrade extends UpgradeRequest {
 }
 
 /**
- * Returns the handler of `upgrade` events. It closes the socket when the stream ends. It rejects if it cannot serve the stream;
- * if it has not upgraded the connection before, the caller must answer the error (`refuseUpgrade`).
+ * Returns the handler of `upgrade` events. It rejects if it cannot serve the stream; if it has not upgraded the connection
+ * before, the caller must answer the error (`refuseUpgrade`).
  */
 export function createUpgrades(
   given: UpgradeOptions,
@@ -97,7 +97,7 @@ export function createUpgrades(
   };
   const sockets = new WebSocketServer({
     ...WEBSOCKET_OPTIONS,
-    handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
+    handleProtocols: (offered) => [...offered].find((protocol) => CHANNEL_PROTOCOLS.has(protocol)) ?? false,
   });
   const tunnels = createTunnelServer();
   return async (request, socket, head, target) => {
@@ -108,8 +108,8 @@ export function createUpgrades(
     const upgrade = { request, socket, head, target, onHeld: memory.part(), onPartial: memory.part() };
     const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
     const offered = (request.headers['sec-websocket-protocol'] ?? '').split(/, */);
-    const isKnown = (protocol: string): boolean => KNOWN_PROTOCOLS.has(protocol) || protocol === TUNNEL_PROTOCOL;
-    if (isWebSocket && offered[0] !== '' && !offered.some(isKnown)) throw newStatusError(403, 'Forbidden', '');
+    const isSupported = (protocol: string): boolean => CHANNEL_PROTOCOLS.has(protocol) || protocol === TUNNEL_PROTOCOL;
+    if (isWebSocket && offered[0] !== '' && !offered.some(isSupported)) throw newStatusError(403, 'Forbidden', '');
     if (target.action === 'portForward' && isWebSocket && offered.includes(TUNNEL_PROTOCOL)) {
       delete request.headers['sec-websocket-protocol'];
       await serveTunnel(options, upgrade, tunnels);
@@ -118,7 +118,7 @@ export function createUpgrades(
   };
 }
 
-const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ...PORT_FORWARD_CHANNELS]);
+const CHANNEL_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ...PORT_FORWARD_CHANNELS]);
 
 /**
  * Creates the WebSocket server of tunnels. It adds the subprotocol to the response itself, because the name has a slash, which
@@ -174,10 +174,7 @@ export async function commandContainer(host: PodHost, target: Omit<Target, 'quer
   throw newStatusError(500, 'InternalError', message);
 }
 
-/**
- * Serves an exec or attach until it ends. Rejects before the upgrade for a query without streams, and for a container that does
- * not run. A failure afterwards is reported to the client by the protocol.
- */
+/** Serves an exec or attach until it ends. Reports a failure after the upgrade to the client by the protocol. */
 async function serveCommand(
   options: UpgradeOptions,
   upgrade: Upgrade,

@@ -103,8 +103,8 @@ export class CsiLayout {
   }
 
   /**
-   * Returns every persistent volume of the node, whether or not a pod still uses it. Leaves out, and reports to the logger, a
-   * volume whose record cannot be read: it must not keep the agent from starting. A pod that uses the volume mounts it again.
+   * Returns every persistent volume of the node, whether or not a pod still uses it. Leaves out, and reports to the logger,
+   * a volume whose record cannot be read: it must not keep the agent from starting.
    */
   async devices(logger?: Logger): Promise<{ readonly data: VolumeData; readonly kind: Places['kind'] }[]> {
     const found: { data: VolumeData; kind: Places['kind'] }[] = [];

@@ -1,8 +1,6 @@
 /**
- * Chooses CPUs for a container from the free ones. It takes whole NUMA nodes, sockets, caches (by an option) and cores first,
- * and then single threads of cores that are already partly used, so that most cores stay whole for other containers.
- * Alternatively it distributes the CPUs evenly over NUMA nodes. Pure: the static policy calls it and records the
- * result.
+ * Chooses CPUs for a container from the free ones: in whole groups such as NUMA nodes and cores if possible, so that most
+ * cores stay whole for other containers, or distributed evenly over NUMA nodes. Pure.
  */
 import type { CpuSet } from '../cpu-set.ts';
 import type { CpuInfo, CpuTopology } from '../topology/host-topology.ts';

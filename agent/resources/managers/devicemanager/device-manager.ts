@@ -232,9 +232,9 @@ export class DeviceManager implements HintProvider {
     for (const id of ids) {
       const nodes = this.#resources.nodesOf(resource, id);
       for (const node of nodes.length === 0 ? [-1] : nodes) {
-        const own = byNode.get(node);
-        if (own === undefined) byNode.set(node, [id]);
-        else own.push(id);
+        const idsOfNode = byNode.get(node);
+        if (idsOfNode === undefined) byNode.set(node, [id]);
+        else idsOfNode.push(id);
       }
     }
     this.#pods.insert(podUid, container, { resource, byNode, answer });
@@ -246,9 +246,9 @@ export class DeviceManager implements HintProvider {
    */
   async #choose(pod: Pod, container: Container, resource: string, count: number): Promise<readonly string[]> {
     const { uid } = pod.metadata;
-    const has = this.#pods.ofContainer(uid, container.name).get(resource);
-    if (has !== undefined) {
-      const held = idsOf(has).size;
+    const allocation = this.#pods.ofContainer(uid, container.name).get(resource);
+    if (allocation !== undefined) {
+      const held = idsOf(allocation).size;
       if (held === count) return [];
       throw new Error(
         `pod ${quoteText(uid)} container ${quoteText(container.name)} changed request for resource ${quoteText(resource)} from ${held} to ${count}`,
@@ -345,11 +345,11 @@ export class DeviceManager implements HintProvider {
     const { uid } = pod.metadata;
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
     for (const [resource, count] of this.#wanted(pod, container)) {
-      const has = this.#pods.ofContainer(uid, container.name).get(resource);
+      const allocation = this.#pods.ofContainer(uid, container.name).get(resource);
       hints[resource] = this.#hintsFor(
         resource,
         count,
-        has === undefined ? undefined : idsOf(has),
+        allocation === undefined ? undefined : idsOf(allocation),
         this.#reusableOf(uid, resource),
       );
     }
@@ -362,13 +362,13 @@ export class DeviceManager implements HintProvider {
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
     for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(pod, container).keys()]))) {
       const count = podAmount(pod, (container) => this.#wanted(pod, container).get(resource) ?? 0);
-      const has = new Set(
+      const allocated = new Set(
         containers.flatMap(({ name }) => {
           const allocation = this.#pods.ofContainer(uid, name).get(resource);
           return allocation === undefined ? [] : [...idsOf(allocation)];
         }),
       );
-      hints[resource] = this.#hintsFor(resource, count, has.size === 0 ? undefined : has, new Set());
+      hints[resource] = this.#hintsFor(resource, count, allocated.size === 0 ? undefined : allocated, new Set());
     }
     return hints;
   }
@@ -376,13 +376,15 @@ export class DeviceManager implements HintProvider {
   #hintsFor(
     resource: string,
     count: number,
-    has: ReadonlySet<string> | undefined,
+    allocated: ReadonlySet<string> | undefined,
     reusable: ReadonlySet<string>,
   ): readonly TopologyHint[] | undefined {
     if (!this.#resources.hasTopology(resource)) return undefined;
     const topology = this.#topologyOf(resource);
-    if (has !== undefined)
-      return has.size === count ? deviceHints(topology, { count, available: has, reusable: new Set() }) : [];
+    if (allocated !== undefined)
+      return allocated.size === count
+        ? deviceHints(topology, { count, available: allocated, reusable: new Set() })
+        : [];
     const available = this.#resources.healthy(resource).difference(this.#pods.inUse(resource));
     if (available.union(reusable).size < count) return [];
     return deviceHints(topology, { count, available, reusable });

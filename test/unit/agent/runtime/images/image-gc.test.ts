@@ -52,7 +52,7 @@ function setUp(given: {
       },
     },
     space: () => Promise.resolve(given.space ?? { capacityBytes: 1000, availableBytes: 100 }),
-    kept: () => Promise.resolve(new Set(given.kept ?? [])),
+    protectedImages: () => Promise.resolve(new Set(given.kept ?? [])),
     nodeEvent: (reason, message) => void nodeEvents.push(`${reason}: ${message}`),
   });
   return { clock, gc, removed, nodeEvents, used };
