@@ -1,7 +1,7 @@
 /**
- * Selects the container runtime and connects to it: the runtime that the flags name, else the first one that responds
- * on a known socket. The client of a kind of runtime is loaded only if such a runtime may answer, because it takes a tenth of
- * the agent's memory. The agent selects the runtime once, at its start.
+ * Selects the container runtime and connects to it: the runtime that the flags name, else the first one that responds on a
+ * known socket. The client of a kind of runtime is loaded only if such a runtime may answer, because it takes a tenth of
+ * the agent's memory.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

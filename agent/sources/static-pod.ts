@@ -117,9 +117,9 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   }
   if (result.errors.length > 0) {
     const lines = text.toString('utf8').split('\n');
-    const shown = result.errors.slice(0, MAX_SHOWN_ERRORS);
-    const places = shown.map((error) => `${lineOf(lines, error.field)}${String(error)}`);
-    const more = result.errors.length - shown.length;
+    const reported = result.errors.slice(0, MAX_SHOWN_ERRORS);
+    const places = reported.map((error) => `${lineOf(lines, error.field)}${String(error)}`);
+    const more = result.errors.length - reported.length;
     throw new ManifestError(
       `${origin}: invalid pod: ${places.join('; ')}${more === 0 ? '' : `; and ${more} more errors`}`,
     );
@@ -127,13 +127,13 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   const refused = referencesToApi(result.pod, options);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
-  const isNamed = (pod.metadata.uid ?? '') !== '';
+  const hasUid = (pod.metadata.uid ?? '') !== '';
   const content = canonicalJson(value as JsonValue);
-  const uid = isNamed ? pod.metadata.uid : digest([nodeName, source, origin, content]);
+  const uid = hasUid ? pod.metadata.uid : digest([nodeName, source, origin, content]);
   const annotations = {
     ...pod.metadata.annotations,
     // The hash is the uid, as in the kubelet. A uid of the manifest stays when the content changes, so it is no hash.
-    [ANNOTATION_CONFIG_HASH]: isNamed ? digest([content]) : uid,
+    [ANNOTATION_CONFIG_HASH]: hasUid ? digest([content]) : uid,
     [SOURCE_ANNOTATION]: source,
   };
   const identified = { ...pod, metadata: { ...pod.metadata, uid, annotations } };

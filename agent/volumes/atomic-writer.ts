@@ -133,18 +133,18 @@ async function writeTree(volume: Directory, name: string, payload: Payload, gid:
 
 async function writeBelow(
   directory: Directory,
-  [name = '', ...rest]: readonly string[],
+  [name = '', ...innerParts]: readonly string[],
   file: PayloadFile,
   gid: number | undefined,
 ): Promise<void> {
-  if (rest.length === 0) {
+  if (innerParts.length === 0) {
     const owner = gid === undefined && file.uid === undefined ? {} : { uid: file.uid ?? 0, gid: gid ?? 0 };
     return directory.createFile(name, { content: file.content, mode: fileMode(file, gid), ...owner });
   }
   await (await directory.make(name, 0o755)).close();
   await directory.inside(name, async (inner) => {
     await giveToGroup(inner, gid);
-    await writeBelow(inner, rest, file, gid);
+    await writeBelow(inner, innerParts, file, gid);
   });
 }
 

@@ -1,6 +1,6 @@
 /**
  * Sets up one volume of a pod by its kind: mounts it, or creates its directory and writes its files. The operation is
- * idempotent and finds what exists. The volume manager calls it, with one operation at a time for a pod.
+ * idempotent and finds what exists. At most one operation for a pod may run at a time.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -87,8 +87,8 @@ type NfsSource = { readonly server: string; readonly path: string; readonly read
 const COMPLETE_ERRORS = [VolumeStepError, VolumeNotProcessedError, VolumeError];
 
 /**
- * Sets volumes up. Methods throw `VolumeStepError`s, `VolumeNotProcessedError`s and other errors. The other errors do not name
- * a step; the caller reports them as failures of `MountVolume.SetUp`.
+ * Sets volumes up. An error that is no `VolumeStepError` or `VolumeNotProcessedError` is a failure of the step
+ * `MountVolume.SetUp`.
  */
 export class VolumeSetUp {
   readonly #options: VolumeSetUpOptions;

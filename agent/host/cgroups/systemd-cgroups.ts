@@ -161,8 +161,8 @@ export class SystemdCgroups implements CgroupManager {
    */
   #exists(path: string): boolean {
     const bases = this.#options.files.bases();
-    const own = bases.filter((base) => base.endsWith('/systemd'));
-    return (own.length > 0 ? own : bases).some((base) => existsSync(join(base, path)));
+    const systemdBases = bases.filter((base) => base.endsWith('/systemd'));
+    return (systemdBases.length > 0 ? systemdBases : bases).some((base) => existsSync(join(base, path)));
   }
 
   #warn(error: unknown): void {

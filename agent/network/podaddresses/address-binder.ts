@@ -65,7 +65,7 @@ export class AddressBinder {
     });
   }
 
-  /** Resolves when the pod is bound to its addresses, or cannot be bound. Rejects if it failed; the caller retries. */
+  /** Resolves when the pod is bound to its addresses, or cannot be bound. Rejects if it failed. */
   bind(sandboxId: string, ips: readonly string[]): Promise<void> {
     return ips.length === 0 ? Promise.resolve() : this.#queue.run(() => this.#bind(sandboxId, ips));
   }
@@ -79,14 +79,14 @@ export class AddressBinder {
     if (found === undefined) return;
     const given = ips.map((ip) => canonicalIp(ip) ?? ip);
     const ports = await this.#options.ports.list();
-    const kept = present(bindings, ports);
-    for (const [other, { index, addresses }] of kept) {
+    const current = present(bindings, ports);
+    for (const [other, { index, addresses }] of current) {
       if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
       // The runtime has reused the addresses of a pod that terminated.
-      if (addresses.some((address) => given.includes(address))) kept.delete(other);
+      if (addresses.some((address) => given.includes(address))) current.delete(other);
     }
-    kept.set(sandboxId, found);
-    await this.#write(kept, this.#scriptOf(kept, ports));
+    current.set(sandboxId, found);
+    await this.#write(current, this.#scriptOf(current, ports));
   }
 
   async #inspect(): Promise<void> {
@@ -94,10 +94,10 @@ export class AddressBinder {
     const bindings = await this.#loadBindings();
     if (bindings.size === 0) return;
     const listed = await ports.list();
-    const kept = present(bindings, listed);
-    const script = this.#scriptOf(kept, listed);
-    const isThere = kept.size === 0 || (await nft.hasTable(table, 'bridge'));
-    if (script !== this.#script || !isThere) await this.#write(kept, script);
+    const current = present(bindings, listed);
+    const script = this.#scriptOf(current, listed);
+    const isThere = current.size === 0 || (await nft.hasTable(table, 'bridge'));
+    if (script !== this.#script || !isThere) await this.#write(current, script);
   }
 
   #scriptOf(bindings: ReadonlyMap<string, PodInterface>, ports: ReadonlyMap<number, string>): string {

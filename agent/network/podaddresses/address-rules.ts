@@ -78,9 +78,9 @@ const FROM_UNSPECIFIED =
  * address to the host.
  */
 function portChain({ index, mac, addresses }: PodInterface): string[] {
-  const own = addresses.flatMap((text) => parseIp(text) ?? []);
-  const [ipv4, ipv6] = [textsOf(own, 4), textsOf(own, 6)];
-  const targets = own.filter(({ family }) => family === 6).map(({ value }) => `0x${value.toString(16)}`);
+  const podIps = addresses.flatMap((text) => parseIp(text) ?? []);
+  const [ipv4, ipv6] = [textsOf(podIps, 4), textsOf(podIps, 6)];
+  const targets = podIps.filter(({ family }) => family === 6).map(({ value }) => `0x${value.toString(16)}`);
   return [
     `  chain port_${index} {`,
     `    ether saddr != ${mac} drop`,

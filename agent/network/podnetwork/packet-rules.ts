@@ -1,8 +1,7 @@
 /**
  * Builds the netfilter rules of the pod network, as input of `iptables-restore --noflush`. Pure.
  *
- * Packets between pods keep their addresses, everything else that pods send is masqueraded, except multicast. Packets between
- * pods of different nodes are accepted before the rules of a firewall, and what pods send elsewhere after them. The rules are
+ * Packets between pods keep their addresses, everything else that pods send is masqueraded, except multicast. The rules are
  * in chains of our own; the built-in chains only get the jumps of `jumps`.
  */
 import { type Cidr, cidrSize, formatCidr } from '../../../api/meta/ip-addresses.ts';
@@ -56,19 +55,19 @@ export function jumps({ bridge }: Pick<RuleInputs, 'bridge'>): readonly Jump[] {
 /** Returns the text that replaces all chains of our own. */
 export function packetRules(inputs: RuleInputs): string {
   const { family, range, peerRanges, bridge, masqueradeBit } = inputs;
-  const own = formatCidr(range);
+  const ownRange = formatCidr(range);
   const cluster = mergedRanges([range, ...peerRanges]).map(formatCidr);
   const mark = `0x${(2 ** masqueradeBit).toString(16)}`;
   const raw = [
     '*raw',
     `:${DIRECT} - [0:0]`,
-    ...cluster.map((from) => `-A ${DIRECT} -s ${from} -d ${own} -j ACCEPT`),
+    ...cluster.map((from) => `-A ${DIRECT} -s ${from} -d ${ownRange} -j ACCEPT`),
     'COMMIT',
   ];
   const outward = [
     `:${OUTWARD} - [0:0]`,
-    `-A ${OUTWARD} -i ${bridge} -s ${own} -j ACCEPT`,
-    `-A ${OUTWARD} -o ${bridge} -d ${own} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
+    `-A ${OUTWARD} -i ${bridge} -s ${ownRange} -j ACCEPT`,
+    `-A ${OUTWARD} -o ${bridge} -d ${ownRange} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,
   ];
   return `${[
     ...(bridge === '' ? raw : []),
@@ -76,15 +75,15 @@ export function packetRules(inputs: RuleInputs): string {
     `:${MASQUERADE} - [0:0]`,
     // The service proxy masquerades packets with its mark.
     `-A ${MASQUERADE} -m mark --mark ${mark}/${mark} -j RETURN`,
-    ...cluster.map((to) => `-A ${MASQUERADE} -s ${own} -d ${to} -j ACCEPT`),
-    `-A ${MASQUERADE} -s ${own} ! -d ${family === 4 ? '224.0.0.0/4' : 'ff00::/8'} -j MASQUERADE --random-fully`,
+    ...cluster.map((to) => `-A ${MASQUERADE} -s ${ownRange} -d ${to} -j ACCEPT`),
+    `-A ${MASQUERADE} -s ${ownRange} ! -d ${family === 4 ? '224.0.0.0/4' : 'ff00::/8'} -j MASQUERADE --random-fully`,
     'COMMIT',
     '*filter',
     `:${BETWEEN} - [0:0]`,
     ...spoofed(inputs),
     ...cluster.flatMap((other) => [
-      `-A ${BETWEEN} -s ${own} -d ${other} -j ACCEPT`,
-      `-A ${BETWEEN} -s ${other} -d ${own} -j ACCEPT`,
+      `-A ${BETWEEN} -s ${ownRange} -d ${other} -j ACCEPT`,
+      `-A ${BETWEEN} -s ${other} -d ${ownRange} -j ACCEPT`,
     ]),
     ...(bridge === '' ? [] : outward),
     'COMMIT',
@@ -98,11 +97,11 @@ export function packetRules(inputs: RuleInputs): string {
  * packets with the address of another node's pod that do not come from the tunnel are not forwarded.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
-  const own = formatCidr(range);
+  const ownRange = formatCidr(range);
   const others = tunnel === '' ? [] : mergedRanges(peerRanges).map(formatCidr);
   return [
     ...others.map((from) => `-A ${BETWEEN} ! -i ${tunnel} -s ${from} -j DROP`),
-    ...(uplink === '' ? [] : [`-A ${BETWEEN} -i ${uplink} -s ${own} -d ${own} -j DROP`]),
+    ...(uplink === '' ? [] : [`-A ${BETWEEN} -i ${uplink} -s ${ownRange} -d ${ownRange} -j DROP`]),
   ];
 }
 

@@ -83,17 +83,17 @@ export function policyInputs({ policies, namespaces, pods, nodeName, nameServers
  */
 export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, LocalPod>): PolicyInputs {
   const taken = new Set<string>();
-  const own = (ips: readonly string[]): string[] =>
+  const claimed = (ips: readonly string[]): string[] =>
     ips.filter((ip) => ip !== '' && !taken.has(ip) && taken.add(ip) !== undefined);
   const byName = new Map(inputs.pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod]));
   const sandboxed = [...local].map(([key, { pod, ips }]): PolicyPod => {
     // Labels may have changed since the sandbox was created.
     const labels = byName.get(key)?.labels ?? pod.metadata.labels ?? {};
-    return { ...policyPod(pod, { ips: own(ips), isLocal: true }), labels };
+    return { ...policyPod(pod, { ips: claimed(ips), isLocal: true }), labels };
   });
   const others = inputs.pods
     .filter(({ namespace, name }) => !local.has(`${namespace}/${name}`))
-    .map((pod) => ({ ...pod, ips: own(pod.ips) }));
+    .map((pod) => ({ ...pod, ips: claimed(pod.ips) }));
   return { ...inputs, pods: [...sandboxed, ...others].filter(({ ips }) => ips.length > 0) };
 }
 

@@ -1,6 +1,6 @@
 /**
  * Applies rules to the host's netfilter with the iptables tools: one transaction for each table. The jumps to them from the
- * built-in chains, or from Docker's, are maintained separately. The service proxy calls it.
+ * built-in chains, or from Docker's, are maintained separately.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -97,12 +97,12 @@ class IptablesTools implements PacketFilter {
   }
 
   async remove(family: Family): Promise<void> {
-    const own = await this.#ownChains(family);
-    if (!own.some((chains) => chains.length > 0)) return;
+    const ownChains = await this.#ownChains(family);
+    if (!ownChains.some((chains) => chains.length > 0)) return;
     for (const jump of [...JUMPS, ...ACCEPT_JUMPS].flatMap((each) => [each, beforeDocker(each)]))
       while (await this.#succeeds(family, jump, '-C')) await this.#rule(family, jump, '-D');
     for (const [index, table] of TABLES.entries()) {
-      const chains = own[index] ?? [];
+      const chains = ownChains[index] ?? [];
       // A chain can be deleted when no other one refers to it.
       for (const line of [(chain: string) => `:${chain} - [0:0]`, (chain: string) => `-X ${chain}`])
         for (let at = 0; at < chains.length; at += CHAINS_PER_PART) {
@@ -123,8 +123,8 @@ class IptablesTools implements PacketFilter {
   }
 
   #run(program: string, args: readonly string[]): Promise<{ readonly stdout: string }> {
-    const [command = program, ...rest] = [...this.#prefix, program, ...args];
-    return execute(command, rest, { maxBuffer: MAX_OUTPUT_BYTES });
+    const [command = program, ...commandArgs] = [...this.#prefix, program, ...args];
+    return execute(command, commandArgs, { maxBuffer: MAX_OUTPUT_BYTES });
   }
 
   async #savedTable(family: Family, table: string): Promise<string> {

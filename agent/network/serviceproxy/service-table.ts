@@ -1,10 +1,11 @@
 /**
- * Holds the ports of all services of one address family, and updates those of the services that changed.\n\nIf several
- * services claim the same address and port, the oldest one gets it; a cluster IP belongs to its service before all others.
- * Otherwise a new service could take the traffic of another one, such as queries to the name server. Beyond its cluster
- * IPs, no service gets what the cluster itself needs: the addresses of API servers, the ports of etcd on their hosts, and
- * the ports of agents and of the pod network; nor the ports on which processes of this host listen, at the addresses of the
- * node.
+ * Holds the ports of all services of one address family, and updates those of the services that changed.
+ *
+ * If several services claim the same address and port, the oldest one gets it; a cluster IP belongs to its service before
+ * all others. Otherwise a new service could take the traffic of another one, such as queries to the name server. Beyond its
+ * cluster IPs, no service gets what the cluster itself needs: the addresses of API servers, the ports of etcd on their
+ * hosts, and the ports of agents and of the pod network; nor the ports on which processes of this host listen, at the
+ * addresses of the node.
  */
 import type { Service } from '../../../api/kinds/kinds.ts';
 import type { Slice } from '../../../api/machinery/time-slice.ts';

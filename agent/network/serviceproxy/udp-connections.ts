@@ -1,7 +1,7 @@
 /**
  * Deletes conntrack entries of UDP clients that lead to no endpoint of their service: the kernel would keep sending their
  * datagrams to an endpoint that is gone, or to a service's own address from the time when it had no endpoints. Needs the
- * `conntrack` tool, since Node.js has no netlink. The service proxy calls it at its start, and after changes of UDP services.
+ * `conntrack` tool, since Node.js has no netlink.
  *
  * As in kube-proxy, all endpoints that serve count, whatever policies and topology say, so that changes of these leave existing
  * flows alone, and endpoints that terminate keep their clients.
@@ -32,8 +32,8 @@ const TIMEOUT_MS = 10_000;
 /** Runs `conntrack` of this host. `prefix` is a command that runs it elsewhere. */
 export function hostConntrack(prefix: readonly string[] = []): Conntrack {
   return async function* (args) {
-    const [command = 'conntrack', ...rest] = [...prefix, 'conntrack', ...args];
-    const child = spawn(command, rest, { stdio: ['ignore', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
+    const [command = 'conntrack', ...commandArgs] = [...prefix, 'conntrack', ...args];
+    const child = spawn(command, commandArgs, { stdio: ['ignore', 'pipe', 'pipe'], timeout: TIMEOUT_MS });
     const [stderr, closed] = [text(child.stderr), once(child, 'close') as Promise<[number | null]>];
     // The end of the process is awaited below.
     closed.catch(() => undefined);

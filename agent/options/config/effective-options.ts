@@ -1,7 +1,7 @@
 /**
- * Computes the effective options. The configuration file overrides the defaults, its drop-ins override the file in the order of
- * their names, and the flags override both. Every value has its origin. The command calls it once at the start, before the log
- * is opened; `main.ts` calls it for callers that pass flags alone. A changed file takes effect when the agent restarts.
+ * Computes the effective options. The configuration file overrides the defaults, its drop-ins override the file in the
+ * order of their names, and the flags override both. Every value has its origin. A changed file takes effect when the agent
+ * restarts.
  */
 import { join } from 'node:path';
 import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
@@ -125,9 +125,8 @@ function at(fields: JsonObject, path: string): JsonValue | undefined {
 }
 
 /**
- * Returns the value of the files; `undefined` if no file has it. For an option without `keepsZero`, a zero counts as absent,
- * except in a drop-in, which is merged after defaults are set: there it is checked, and a `ConfigurationError` is thrown if it
- * is not valid. An empty text of such an option always counts as absent.
+ * Returns the value of the files; `undefined` if no file has it, or only a zero that counts as absent, as in the kubelet.
+ * Throws a `ConfigurationError` for a zero that counts and is not valid.
  */
 function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[FlagType] | undefined {
   if (row.config === undefined) return undefined;
@@ -143,10 +142,7 @@ function fileValue(row: AnyOption, { fields, dropped }: MergedFiles): FlagTypes[
   return read.value;
 }
 
-/**
- * Completes options that depend on others: the certificates' directory, and the thresholds, which get their plain form and, if
- * the options demand it, the default hard ones.
- */
+/** Completes the options that depend on others. */
 function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags {
   const defaults = plainThresholds(agentOptions.evictionHard.default);
   const hard = plainThresholds(flags.evictionHard);

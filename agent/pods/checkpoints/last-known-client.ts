@@ -43,9 +43,8 @@ interface LastKnownClientOptions {
 }
 
 /**
- * Wraps the client of one API server. Requests are passed through. Objects of the kinds above are stored when a get returns
- * them, or a list or watch of one name. Tokens bound to pods are stored when they are created. Only a get and the creation of
- * a token return a stored object.
+ * Wraps the client of one API server. Requests are passed through. Only a get and the creation of a token return a stored
+ * object.
  */
 export class LastKnownClient implements Client {
   readonly #client: Client;
@@ -154,10 +153,7 @@ export class LastKnownClient implements Client {
   }
 }
 
-/**
- * Returns the key under which an object is stored. It is bounded in length, as names of objects may be longer than those of
- * files.
- */
+/** Returns the key under which an object is stored. */
 export function objectKey(resource: string, namespace: string, name: string): string {
   return boundedKey(`objects/${resource}_`, namespace === '' ? name : `${namespace}_${name}`);
 }

@@ -149,9 +149,11 @@ function storedService({ metadata: { name, namespace, annotations }, ...service 
     readonly clusterIPs?: readonly string[];
     readonly ports?: unknown;
   };
-  const kept = Object.entries(annotations ?? {}).filter(([key]) => [SERVED_BY, POD_NETWORK, POD_RANGES].includes(key));
+  const stored = Object.entries(annotations ?? {}).filter(([key]) =>
+    [SERVED_BY, POD_NETWORK, POD_RANGES].includes(key),
+  );
   return {
-    metadata: { name, namespace, ...(kept.length === 0 ? {} : { annotations: Object.fromEntries(kept) }) },
+    metadata: { name, namespace, ...(stored.length === 0 ? {} : { annotations: Object.fromEntries(stored) }) },
     spec: { clusterIP, clusterIPs, ports },
   };
 }

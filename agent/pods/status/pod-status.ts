@@ -59,8 +59,8 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
   const isOurs = ({ type }: PodCondition): boolean =>
     OWNED_CONDITIONS.has(type) || (becomesFinal && SHARED_CONDITIONS.has(type) && condition(ours, type) !== undefined);
   const foreign = (remote?.conditions ?? []).filter((entry) => !isOurs(entry));
-  const own = (ours.conditions ?? []).filter(isOurs);
-  const merged: PodStatus = { ...ours, conditions: [...foreign, ...own] };
+  const owned = (ours.conditions ?? []).filter(isOurs);
+  const merged: PodStatus = { ...ours, conditions: [...foreign, ...owned] };
   // The phase is not reported as final while a container may still run, because a controller would replace the pod.
   if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
     if (remote?.phase === undefined) delete merged.phase;
@@ -81,8 +81,8 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
  */
 function unready(entry: PodCondition, phase: string | undefined): PodCondition {
   if ((entry.type !== 'Ready' && entry.type !== 'ContainersReady') || entry.status !== 'True') return entry;
-  const { lastTransitionTime: _time, ...rest } = entry;
-  return { ...rest, status: 'False', reason: phase === 'Succeeded' ? 'PodCompleted' : 'PodFailed' } as PodCondition;
+  const { lastTransitionTime: _time, ...fields } = entry;
+  return { ...fields, status: 'False', reason: phase === 'Succeeded' ? 'PodCompleted' : 'PodFailed' } as PodCondition;
 }
 
 /** Fields of a status that the agent never writes. */

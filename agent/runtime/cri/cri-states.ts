@@ -40,7 +40,7 @@ export class CriStates {
     this.#stopped.add(id);
   }
 
-  /** Drops the cached status. Called after each change that the agent itself makes, since lists may not show it. */
+  /** Drops the cached status. To be called after each change that the agent itself makes, since lists may not show it. */
   forget(id: string): void {
     this.#containers.delete(id);
     this.#sandboxes.delete(id);

@@ -74,8 +74,8 @@ export async function missingPullSecrets(pod: Pod, objects: Pick<ReferencedObjec
 }
 
 /**
- * Reads the node's credentials for the image: from `config.json` in the root directory, else from the file that `docker login`
- * wrote for the agent's user. A file that cannot be read is logged and skipped. Called for each pull.
+ * Reads the node's credentials for the image: from `config.json` in the root directory, else from the file that `docker
+ * login` wrote for the agent's user. A file that cannot be read is logged and skipped.
  */
 export async function nodeCredentials(
   image: string,

@@ -1,6 +1,6 @@
 /**
  * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays by default, because
- * `kubectl logs --previous` shows its log. Of a removed pod nothing stays, not even the directory of its logs.
+ * `kubectl logs --previous` shows its log.
  */
 import { namesIn } from '../../base/files/host-directory.ts';
 import { join } from 'node:path';
@@ -44,8 +44,7 @@ export interface DeadContainerPolicy {
 
 /**
  * Returns the containers to remove. Pure. Running containers and those younger than the minimum age stay, and so do created
- * ones while their pod exists, because its worker may start them at any moment. An agent that was killed between creating a
- * container and starting it leaves a created one.
+ * ones while their pod exists, because its worker may start them at any moment.
  */
 export function containersToRemove(
   containers: readonly ContainerStatus[],
@@ -60,26 +59,26 @@ export function containersToRemove(
     groups.set(key, [...(groups.get(key) ?? []), container]);
   }
   const toRemove: ContainerStatus[] = [];
-  let left: ContainerStatus[][] = [];
+  let keptGroups: ContainerStatus[][] = [];
   for (const group of groups.values()) {
     const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
     const [first] = newestFirst;
-    const kept =
+    const keptCount =
       first === undefined || !podExists(uidOf(first))
         ? 0
         : policy.keptPerContainer < 0
           ? newestFirst.length
           : policy.keptPerContainer;
-    toRemove.push(...newestFirst.slice(kept));
-    left.push(newestFirst.slice(0, kept));
+    toRemove.push(...newestFirst.slice(keptCount));
+    keptGroups.push(newestFirst.slice(0, keptCount));
   }
   const { keptInTotal } = policy;
-  if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return toRemove;
+  if (keptInTotal < 0 || keptGroups.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return toRemove;
   // Each container keeps its share of the total, the newest first. The oldest of the rest are removed.
-  const share = Math.max(1, Math.floor(keptInTotal / left.length));
-  toRemove.push(...left.flatMap((group) => group.slice(share)));
-  left = left.map((group) => group.slice(0, share));
-  const newestFirst = left.flat().toSorted((a, b) => b.createdAtMs - a.createdAtMs);
+  const share = Math.max(1, Math.floor(keptInTotal / keptGroups.length));
+  toRemove.push(...keptGroups.flatMap((group) => group.slice(share)));
+  keptGroups = keptGroups.map((group) => group.slice(0, share));
+  const newestFirst = keptGroups.flat().toSorted((a, b) => b.createdAtMs - a.createdAtMs);
   return [...toRemove, ...newestFirst.slice(keptInTotal)];
 }
 
@@ -160,12 +159,12 @@ async function removeLogFolders(
   { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
   withContainers: ReadonlySet<string>,
 ): Promise<void> {
-  const own = new Set(await namesIn(podsDirectory));
+  const ownUids = new Set(await namesIn(podsDirectory));
   for (const name of await namesIn(podLogsDirectory)) {
     const uid = name.split('_').at(-1) ?? '';
     if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
     const folder = join(podLogsDirectory, name);
-    if (own.has(uid) || (await isEmpty(folder))) await removeTree(folder);
+    if (ownUids.has(uid) || (await isEmpty(folder))) await removeTree(folder);
   }
 }
 

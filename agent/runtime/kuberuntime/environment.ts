@@ -245,10 +245,10 @@ function addService(result: Map<string, string>, name: string, spec: ServiceSpec
   for (const port of ports)
     if (port.name !== undefined && port.name !== '')
       result.set(`${prefix}_SERVICE_PORT_${upper(port.name)}`, String(port.port));
-  const shown = host.includes(':') ? `[${host}]` : host;
+  const urlHost = host.includes(':') ? `[${host}]` : host;
   for (const [index, port] of ports.entries()) {
     const protocol = port.protocol ?? 'TCP';
-    const url = `${protocol.toLowerCase()}://${shown}:${port.port}`;
+    const url = `${protocol.toLowerCase()}://${urlHost}:${port.port}`;
     if (index === 0) result.set(`${prefix}_PORT`, url);
     const each = `${prefix}_PORT_${port.port}_${protocol}`;
     result.set(each, url);

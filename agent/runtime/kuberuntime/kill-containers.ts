@@ -3,8 +3,7 @@
  * begin at once, with their hooks; sidecars get the signal after the others have exited, in reverse order, or when the grace
  * period is over.
  *
- * An abort, for a shorter grace period or because the agent stops, makes every call reject at once with the signal's reason;
- * the caller then terminates what is left with the new grace period.
+ * An abort makes every call reject at once with the signal's reason.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
@@ -83,10 +82,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/**
- * Runs the preStop hook. If the hook fails, or the grace period cuts it short, an event is recorded, and the termination goes
- * on. There is no event for a pause that is cut short, nor after an abort.
- */
+/** Runs the preStop hook, whose failure does not stop the termination. */
 async function preStop(
   { clock, events, logger, runtime, observeHook: observe }: KillDeps,
   { pod, container, id, podIp, signal: killSignal }: KillRequest,

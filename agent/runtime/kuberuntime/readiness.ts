@@ -1,7 +1,6 @@
 /**
- * Computes what the probes and the readiness gates decide of a pod's status: `started` and `ready` of the containers, and the
- * conditions `ContainersReady` and `Ready`. Pure. `api-status.ts` applies it to each computed status, and the status manager
- * to its last status when a probe reports a new result or the API server has new conditions.
+ * Computes what the probes and the readiness gates decide of a pod's status: `started` and `ready` of the containers, and
+ * the conditions `ContainersReady` and `Ready`. Pure.
  */
 import { byName } from './by-name.ts';
 import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';
@@ -155,7 +154,7 @@ export function withReadyConditions(pod: Pod, status: PodStatus): PodStatus {
 }
 
 function replaced(before: PodCondition, next: Verdict): PodCondition {
-  const { reason: _reason, message: _message, lastTransitionTime, ...rest } = before;
+  const { reason: _reason, message: _message, lastTransitionTime, ...fields } = before;
   const isSame = before.status === next.status && lastTransitionTime !== undefined;
-  return { ...rest, ...next, ...(isSame ? { lastTransitionTime } : {}) };
+  return { ...fields, ...next, ...(isSame ? { lastTransitionTime } : {}) };
 }

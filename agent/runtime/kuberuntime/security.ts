@@ -127,34 +127,34 @@ export function containerSecurity(
   container: Container,
   options: ContainerSecurityOptions,
 ): ContainerSecurity {
-  const own = container.securityContext;
-  const shared = pod.spec.securityContext;
-  const user = own?.runAsUser ?? shared?.runAsUser;
-  const group = own?.runAsGroup ?? shared?.runAsGroup;
+  const containerContext = container.securityContext;
+  const podContext = pod.spec.securityContext;
+  const user = containerContext?.runAsUser ?? podContext?.runAsUser;
+  const group = containerContext?.runAsGroup ?? podContext?.runAsGroup;
   const groups = [
-    ...(shared?.supplementalGroups ?? []),
-    ...(shared?.fsGroup === undefined ? [] : [shared.fsGroup]),
+    ...(podContext?.supplementalGroups ?? []),
+    ...(podContext?.fsGroup === undefined ? [] : [podContext.fsGroup]),
     ...options.extraGroups,
   ];
-  const privileged = own?.privileged ?? false;
+  const privileged = containerContext?.privileged ?? false;
   const appArmor = appArmorProfile(pod, container);
   return {
-    addCapabilities: own?.capabilities?.add ?? [],
-    dropCapabilities: own?.capabilities?.drop ?? [],
+    addCapabilities: containerContext?.capabilities?.add ?? [],
+    dropCapabilities: containerContext?.capabilities?.drop ?? [],
     privileged,
     namespaces: namespaceOptions(pod, options),
     ...(user === undefined ? imageUser(options.image) : { runAsUser: user }),
     ...(group === undefined ? {} : { runAsGroup: group }),
     supplementalGroups: [...new Set(groups)],
-    supplementalGroupsPolicy: shared?.supplementalGroupsPolicy === 'Strict' ? 'Strict' : 'Merge',
-    readOnlyRootFilesystem: own?.readOnlyRootFilesystem ?? false,
-    noNewPrivileges: own?.allowPrivilegeEscalation === false,
-    maskedPaths: own?.procMount === 'Unmasked' ? 'none' : 'default',
+    supplementalGroupsPolicy: podContext?.supplementalGroupsPolicy === 'Strict' ? 'Strict' : 'Merge',
+    readOnlyRootFilesystem: containerContext?.readOnlyRootFilesystem ?? false,
+    noNewPrivileges: containerContext?.allowPrivilegeEscalation === false,
+    maskedPaths: containerContext?.procMount === 'Unmasked' ? 'none' : 'default',
     seccomp: privileged
       ? { type: 'Unconfined' }
-      : seccompProfile(shared?.seccompProfile, own?.seccompProfile, options.settings),
+      : seccompProfile(podContext?.seccompProfile, containerContext?.seccompProfile, options.settings),
     ...(appArmor === undefined ? {} : { appArmor }),
-    ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
+    ...seLinux(containerContext?.seLinuxOptions ?? podContext?.seLinuxOptions),
   };
 }
 

@@ -46,8 +46,8 @@ const MAX_CONTROL_BYTES = 1 << 16;
  */
 export class FrameReader {
   /** The start of an incomplete header or control frame, in a buffer that grows by doubling. */
-  #kept: Buffer = Buffer.alloc(0);
-  #keptBytes = 0;
+  #incomplete: Buffer = Buffer.alloc(0);
+  #incompleteBytes = 0;
   #neededBytes = HEADER_BYTES;
   /** The data frame whose payload is being received. */
   #data: { readonly streamId: number; readonly fin: boolean; leftBytes: number } | undefined;
@@ -78,7 +78,7 @@ export class FrameReader {
       if (payloadBytes > MAX_CONTROL_BYTES) throw new Error(`a SPDY control frame has ${payloadBytes} bytes`);
       const endBytes = HEADER_BYTES + payloadBytes;
       if (joined.length < endBytes) {
-        this.#keep(joined, endBytes);
+        this.#storeIncomplete(joined, endBytes);
         return;
       }
       pending = joined.subarray(endBytes);
@@ -97,27 +97,27 @@ export class FrameReader {
     return { data: { type: 'data', streamId: frame.streamId, fin: frame.fin && isLast, payload }, payload };
   }
 
-  #keep(bytes: Buffer, neededBytes: number): void {
-    this.#kept = Buffer.from(bytes);
-    this.#keptBytes = bytes.length;
+  #storeIncomplete(bytes: Buffer, neededBytes: number): void {
+    this.#incomplete = Buffer.from(bytes);
+    this.#incompleteBytes = bytes.length;
     this.#neededBytes = neededBytes;
   }
 
   /** Returns the kept bytes with the chunk, or `undefined` while they are too few. Copies kept bytes rarely. */
   #joined(chunk: Buffer): Buffer | undefined {
-    if (this.#keptBytes === 0 && chunk.length >= HEADER_BYTES) return chunk;
-    const bytes = this.#keptBytes + chunk.length;
-    if (bytes > this.#kept.length) {
-      const grown = Buffer.alloc(Math.max(bytes, 2 * this.#kept.length));
-      this.#kept.copy(grown, 0, 0, this.#keptBytes);
-      this.#kept = grown;
+    if (this.#incompleteBytes === 0 && chunk.length >= HEADER_BYTES) return chunk;
+    const bytes = this.#incompleteBytes + chunk.length;
+    if (bytes > this.#incomplete.length) {
+      const grown = Buffer.alloc(Math.max(bytes, 2 * this.#incomplete.length));
+      this.#incomplete.copy(grown, 0, 0, this.#incompleteBytes);
+      this.#incomplete = grown;
     }
-    chunk.copy(this.#kept, this.#keptBytes);
-    this.#keptBytes = bytes;
+    chunk.copy(this.#incomplete, this.#incompleteBytes);
+    this.#incompleteBytes = bytes;
     if (bytes < this.#neededBytes) return undefined;
-    const joined = this.#kept.subarray(0, bytes);
-    this.#kept = Buffer.alloc(0);
-    this.#keptBytes = 0;
+    const joined = this.#incomplete.subarray(0, bytes);
+    this.#incomplete = Buffer.alloc(0);
+    this.#incompleteBytes = 0;
     this.#neededBytes = HEADER_BYTES;
     return joined;
   }

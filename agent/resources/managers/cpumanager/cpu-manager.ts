@@ -1,7 +1,7 @@
 /**
- * Allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and updates running containers
- * when the shared pool changes. With the policy `none`, every container may use all CPUs, and only the state file records the
- * policy. The resource managers call it.
+ * Allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and updates running
+ * containers when the shared pool changes. With the policy `none`, every container may use all CPUs, and only the state
+ * file records the policy.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
@@ -148,9 +148,9 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     for (const id of this.#applied.keys()) if (!ids.has(id)) this.#applied.delete(id);
     for (const container of containers) {
       const wanted = this.cpus(container.podUid, container.name);
-      const has =
+      const applied =
         container.cpus === undefined || container.cpus === '' ? this.#applied.get(container.id) : container.cpus;
-      if (has === wanted) continue;
+      if (applied === wanted) continue;
       try {
         await container.update();
         this.#applied.set(container.id, wanted);

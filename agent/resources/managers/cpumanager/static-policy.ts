@@ -33,7 +33,7 @@ export interface StaticCpuPolicyOptions {
   readonly reservedCount: number;
 }
 
-/** Allocates and releases CPUs. `allocate` throws if too few are free; the pod is then rejected. */
+/** Allocates and releases CPUs. */
 export class StaticCpuPolicy {
   readonly reserved: CpuSet;
   readonly #deps: StaticCpuPolicyOptions;
@@ -113,9 +113,8 @@ export class StaticCpuPolicy {
   }
 
   /**
-   * Allocates the exclusive CPUs of the container. Allocates nothing if it has them already or uses the shared pool. Throws
-   * `CpuAllocationError` if too few CPUs are free, and `AdmissionError` if too few whole cores are, or the request has parts of
-   * cores, with `full-pcpus-only`.
+   * Allocates the exclusive CPUs of the container, if it gets any and has none yet. Throws `CpuAllocationError` or
+   * `AdmissionError` if the request cannot be satisfied.
    */
   allocate(pod: Pod, container: Container): void {
     const { state, topology, options, affinity } = this.#deps;

@@ -1,7 +1,7 @@
 /**
- * Owns the resources that device plugins serve: one plugin for each resource, with its devices and their health. After
- * a plugin disconnects, its devices stay listed as unhealthy for five minutes. If the plugin has not reconnected by
- * then, the resource is removed. The device manager allocates devices; this class only knows which exist.
+ * Owns the resources that device plugins serve: one plugin for each resource, with its devices and their health. After a
+ * plugin disconnects, its devices stay listed as unhealthy for five minutes. If the plugin has not reconnected by then, the
+ * resource is removed.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';

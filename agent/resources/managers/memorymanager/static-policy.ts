@@ -26,7 +26,7 @@ interface StaticMemoryPolicyOptions {
   readonly empty: MachineState;
 }
 
-/** Allocates and releases memory. `allocate` throws if no permitted nodes have enough; the pod is then rejected. */
+/** Allocates and releases memory. */
 export class StaticMemoryPolicy {
   readonly #state: MemoryState;
   readonly #affinity: AffinityStore;
@@ -69,18 +69,18 @@ export class StaticMemoryPolicy {
     const differs =
       Object.keys(machine).length !== Object.keys(expected).length ||
       Object.entries(expected).some(([id, node]) => {
-        const has = machine[id];
+        const stored = machine[id];
         if (
-          has === undefined ||
-          has.numberOfAssignments !== node.numberOfAssignments ||
-          !sameNodes(has.cells, node.cells)
+          stored === undefined ||
+          stored.numberOfAssignments !== node.numberOfAssignments ||
+          !sameNodes(stored.cells, node.cells)
         )
           return true;
         const types = Object.keys(node.memoryMap);
         return (
-          types.length !== Object.keys(has.memoryMap).length ||
+          types.length !== Object.keys(stored.memoryMap).length ||
           types.some((type) => {
-            const [row, other] = [node.memoryMap[type], has.memoryMap[type]];
+            const [row, other] = [node.memoryMap[type], stored.memoryMap[type]];
             if (row === undefined || other === undefined) return true;
             const sum = (state: MachineState, key: 'free' | 'reserved'): number =>
               node.cells.reduce((total, cell) => total + (state[cell]?.memoryMap[type]?.[key] ?? 0), 0);

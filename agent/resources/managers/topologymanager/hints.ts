@@ -1,7 +1,7 @@
 /**
- * Defines topology hints and merges them. For each resource, a provider returns the sets of NUMA nodes that can satisfy
- * a container's request. The merge intersects the nodes of every combination of one hint per resource, and selects the
- * best result. Pure. The topology manager calls it.
+ * Defines topology hints and merges them. For each resource, a provider returns the sets of NUMA nodes that can satisfy a
+ * container's request. The merge intersects the nodes of every combination of one hint per resource, and selects the best
+ * result. Pure.
  */
 import { countNodes, isNarrower, maskOf, nodesOf, type NumaMask } from '../topology/numa-mask.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
@@ -91,7 +91,7 @@ function* choices(lists: readonly (readonly TopologyHint[])[], at = 0): Generato
     yield [];
     return;
   }
-  for (const hint of list) for (const rest of choices(lists, at + 1)) yield [hint, ...rest];
+  for (const hint of list) for (const others of choices(lists, at + 1)) yield [hint, ...others];
 }
 
 /**
