@@ -80,14 +80,14 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const format = flags.kubeApiContentType.startsWith(PROTOBUF_TYPE)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
-  const known = {
+  const serverOptions = {
     configured: [access.server, ...access.otherServers],
     directory: resolve(flags.rootDir),
     clock,
     logger,
   };
   const mayFollow = access.ca !== undefined && access.insecureSkipVerify !== true;
-  const servers = mayFollow ? await loadServers(known) : new ServerList(known.configured, clock);
+  const servers = mayFollow ? await loadServers(serverOptions) : new ServerList(serverOptions.configured, clock);
   const common = {
     ...access,
     servers,
@@ -111,7 +111,11 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   });
   const all = [client, events, heartbeats, reviews];
   if (mayFollow)
-    background(followServers(known, servers, client, signal), { logger, what: 'Following the API servers', signal });
+    background(followServers(serverOptions, servers, client, signal), {
+      logger,
+      what: 'Following the API servers',
+      signal,
+    });
   if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) {
     const authority = new ClusterAuthority({
       server: access.server,
@@ -156,10 +160,10 @@ function rotate(
       fits: (pair) => !isOfFormerAuthority(pair.certificatePem, authority.ca),
       request: async (aborted) => {
         const waiting = { clock, logger, signal: aborted };
-        const own = await readPair(certificateDirectory, CLIENT_PAIR);
+        const stored = await readPair(certificateDirectory, CLIENT_PAIR);
         const { bootstrapKubeconfig } = flags;
         // If the certificate expired while the host slept, the server does not authenticate the agent.
-        if (bootstrapKubeconfig !== '' && (own === undefined || own.leaf.notAfterMs <= clock.now()))
+        if (bootstrapKubeconfig !== '' && (stored === undefined || stored.leaf.notAfterMs <= clock.now()))
           return (await requestByBootstrap({ ...waiting, bootstrapKubeconfig, nodeName })).pair;
         return requestCertificate(client, nodeClientTemplate(nodeName), { ...waiting, timeoutMs: CERTIFICATE_WAIT_MS });
       },

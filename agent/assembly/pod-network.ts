@@ -149,7 +149,7 @@ function create(
     nodes: informers.for(nodes),
     memory: {
       load: async () => (await checkpoints?.podNetwork()) as never,
-      save: (known) => checkpoints?.savePodNetwork(known),
+      save: (clusterNodes) => checkpoints?.savePodNetwork(clusterNodes),
     },
     ranges: () => node.podCidrs(),
     nodeAddresses: () => node.hostIps(),

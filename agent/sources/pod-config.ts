@@ -1,6 +1,6 @@
 /**
- * Merges the pod sources. It compares each full set of a source with the previous one, and reports added, changed, deleted and
- * removed pods to the sync loop. `diff` is pure. `createPodConfig` runs the sources.
+ * Merges the pod sources. It compares each full set of a source with the previous one, and reports added, changed, deleted
+ * and removed pods to the sync loop.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -75,8 +75,8 @@ function differs(old: Pod, next: Pod): boolean {
 }
 
 function withoutSeen(pod: Pod): Record<string, string> {
-  const { [ANNOTATION_CONFIG_SEEN]: _seen, ...rest } = pod.metadata.annotations ?? {};
-  return rest;
+  const { [ANNOTATION_CONFIG_SEEN]: _seen, ...annotations } = pod.metadata.annotations ?? {};
+  return annotations;
 }
 
 function byCreation(left: Pod, right: Pod): number {

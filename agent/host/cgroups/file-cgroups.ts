@@ -165,8 +165,10 @@ export async function handDownControllers(mountPoint: string, path: string): Pro
     const words = async (file: string): Promise<readonly string[]> =>
       // A missing file lists no controllers.
       (await readFile(join(directory, file), 'utf8').catch(() => '')).trim().split(/\s+/);
-    const [has, down] = [await words('cgroup.controllers'), await words('cgroup.subtree_control')];
-    const missing = V2_CONTROLLERS.filter((controller) => has.includes(controller) && !down.includes(controller));
+    const [available, enabled] = [await words('cgroup.controllers'), await words('cgroup.subtree_control')];
+    const missing = V2_CONTROLLERS.filter(
+      (controller) => available.includes(controller) && !enabled.includes(controller),
+    );
     if (missing.length > 0)
       await writeFile(
         join(directory, 'cgroup.subtree_control'),

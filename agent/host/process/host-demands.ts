@@ -1,7 +1,6 @@
 /**
- * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM score
- * and the open file limit of its own process. An unmet requirement is an error with the kubelet's message. A score or
- * limit that is not permitted is a warning, logged once, and a kernel parameter that cannot be set is logged at debug level.
+ * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM
+ * score and the open file limit of its own process. An unmet requirement is an error with the kubelet's message.
  */
 import { execFile } from 'node:child_process';
 import { access, readFile, writeFile } from 'node:fs/promises';
@@ -91,10 +90,7 @@ async function checkKernelParameters(root: string): Promise<void> {
   if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
 }
 
-/**
- * Sets the parameters that differ, unless `protectKernelDefaults` is on. The agent calls it at its start, after `checkHost`.
- * Never throws: what is not permitted is logged.
- */
+/** Sets the parameters that differ, unless `protectKernelDefaults` is on. Never throws: what is not permitted is logged. */
 export async function setKernelParameters({
   protectKernelDefaults,
   logger,

@@ -67,7 +67,7 @@ export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork):
     ...(link?.kind === 'vxlan' && !fits ? [createVxlan(link)] : []),
   ];
   // The addresses and routes of a removed link are gone with it.
-  const kept = fits ? observed : EMPTY;
+  const remaining = fits ? observed : EMPTY;
   const routes = observed.routes.filter((route) => !removedLinks.some(({ name }) => name === route.device));
   return {
     before,
@@ -75,9 +75,9 @@ export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork):
     ip:
       link === undefined
         ? addedRoutes(desired, routes)
-        : [...linkCommands(desired, fits ? found : undefined, kept), ...addedRoutes(desired, routes)],
-    bridge: link === undefined ? [] : forwardingCommands(desired, kept, link.name),
-    wireguard: link?.kind === 'wireguard' ? wireguardArguments(link, desired.wireguardPeers, kept) : [],
+        : [...linkCommands(desired, fits ? found : undefined, remaining), ...addedRoutes(desired, routes)],
+    bridge: link === undefined ? [] : forwardingCommands(desired, remaining, link.name),
+    wireguard: link?.kind === 'wireguard' ? wireguardArguments(link, desired.wireguardPeers, remaining) : [],
   };
 }
 
@@ -107,7 +107,7 @@ const createVxlan = ({ name, mac, mtu, id, port, local, device }: VxlanLink): st
   `link add ${name} address ${mac} mtu ${mtu} type vxlan id ${id} dstport ${port} local ${local} dev ${device} nolearning`;
 
 /** Returns the commands that change the link. `found` is `undefined` if it was created just now. */
-function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, kept: ObservedNetwork): string[] {
+function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, remaining: ObservedNetwork): string[] {
   const { link, addresses, neighbors } = desired;
   if (link === undefined) return [];
   const { name, mtu } = link;
@@ -124,11 +124,11 @@ function linkCommands(desired: DesiredNetwork, found: ObservedLink | undefined, 
     ...addresses
       .filter((address) => !currentAddresses.includes(address))
       .map((address) => `address add ${address} dev ${name}${address.includes(':') ? ' nodad' : ''}`),
-    ...kept.neighbors
+    ...remaining.neighbors
       .filter((one) => !has(neighbors, one, ({ address }) => address))
       .map(({ address }) => `neighbor del ${address} dev ${name}`),
     ...neighbors
-      .filter((one) => !has(kept.neighbors, one, neighborKey))
+      .filter((one) => !has(remaining.neighbors, one, neighborKey))
       .map(({ address, mac: lladdr }) => `neighbor replace ${address} lladdr ${lladdr} dev ${name} nud permanent`),
   ];
 }
@@ -146,29 +146,31 @@ function addedRoutes({ routes }: DesiredNetwork, existing: readonly Route[]): st
     });
 }
 
-function forwardingCommands({ forwarding }: DesiredNetwork, kept: ObservedNetwork, name: string): string[] {
+function forwardingCommands({ forwarding }: DesiredNetwork, remaining: ObservedNetwork, name: string): string[] {
   return [
-    ...kept.forwarding
+    ...remaining.forwarding
       .filter((one) => !has(forwarding, one, forwardingKey))
       .map(({ mac, destination }) => `fdb del ${mac} dev ${name} dst ${destination} self`),
     ...forwarding
-      .filter((one) => !has(kept.forwarding, one, forwardingKey))
+      .filter((one) => !has(remaining.forwarding, one, forwardingKey))
       .map(({ mac, destination }) => `fdb replace ${mac} dev ${name} dst ${destination} self permanent`),
   ];
 }
 
 function wireguardArguments(
-  { keys: own, port }: WireguardLink,
+  { keys: ownKeys, port }: WireguardLink,
   desired: readonly WireguardPeer[],
-  { wireguard, wireguardPeers: kept }: ObservedNetwork,
+  { wireguard, wireguardPeers: existing }: ObservedNetwork,
 ): string[] {
   const keys = new Set(desired.map(({ publicKey }) => publicKey));
   return [
     ...(wireguard?.port === port ? [] : ['listen-port', String(port)]),
-    ...(wireguard?.publicKey === own.publicKey ? [] : ['private-key', own.privateKeyFile]),
-    ...kept.filter(({ publicKey }) => !keys.has(publicKey)).flatMap(({ publicKey }) => ['peer', publicKey, 'remove']),
+    ...(wireguard?.publicKey === ownKeys.publicKey ? [] : ['private-key', ownKeys.privateKeyFile]),
+    ...existing
+      .filter(({ publicKey }) => !keys.has(publicKey))
+      .flatMap(({ publicKey }) => ['peer', publicKey, 'remove']),
     ...desired
-      .filter((peer) => !has(kept, peer, wireguardKey))
+      .filter((peer) => !has(existing, peer, wireguardKey))
       .flatMap(({ publicKey, endpoint, allowedIps }) => [
         'peer',
         publicKey,

@@ -1,4 +1,4 @@
-/** Keeps the rules of the pod network on this host in sync with the nodes' ranges and addresses. `PodNetwork` calls it. */
+/** Keeps the rules of the pod network on this host in sync with the nodes' ranges and addresses. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Cidr } from '../../../api/meta/ip-addresses.ts';
@@ -111,8 +111,8 @@ export class NodeRules {
   }
 
   /**
-   * Protects the port of the VXLAN tunnel, so that only nodes can send packets to it. Called before the link is created. Never
-   * rejects: where nft does not work, the network works without this protection, which is logged once.
+   * Protects the port of the VXLAN tunnel, so that only nodes can send packets to it. To be called before the link is
+   * created. Never rejects: where nft does not work, the network works without this protection, which is logged once.
    */
   async guard(peers: readonly Peer[]): Promise<void> {
     const { mode, port, nft, logger } = this.#options;
@@ -141,10 +141,10 @@ export class NodeRules {
     const { filter, nft } = this.#options;
     for (const family of families) await filter.remove(family);
     if (this.#natScript !== '') {
-      const isKnown = this.#natScript !== undefined;
+      const hasWritten = this.#natScript !== undefined;
       await nft.remove(NAT_TABLE).catch((error: unknown) => {
         // An nft that does not work has written no table in an earlier run.
-        if (isKnown) throw error;
+        if (hasWritten) throw error;
       });
     }
     this.#natScript = '';

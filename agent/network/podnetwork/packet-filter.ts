@@ -33,8 +33,8 @@ export interface PodPacketFilter {
 /** Uses the tools of this host, or those that `prefix` reaches. */
 export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter {
   const command = (family: 4 | 6, suffix: string, args: readonly string[]): [string, string[]] => {
-    const [program = '', ...rest] = [...prefix, `${family === 4 ? 'iptables' : 'ip6tables'}${suffix}`, ...args];
-    return [program, rest];
+    const [program = '', ...commandArgs] = [...prefix, `${family === 4 ? 'iptables' : 'ip6tables'}${suffix}`, ...args];
+    return [program, commandArgs];
   };
   const run = (family: 4 | 6, ...args: readonly string[]): Promise<unknown> =>
     execute(...command(family, '', [...WAIT, ...args]));
@@ -77,9 +77,9 @@ export function podPacketFilter(prefix: readonly string[] = []): PodPacketFilter
     async ensureJumps(family, jumps) {
       const withDocker = await succeeds(family, '-t', 'filter', '-S', DOCKER_USER);
       for (const jump of jumps) {
-        const isKept = await isThere(family, jump, withDocker);
-        if (isKept && (await isFirst(family, jump))) continue;
-        if (isKept) await run(family, ...ruleOf(jump, '-D', withDocker));
+        const isPresent = await isThere(family, jump, withDocker);
+        if (isPresent && (await isFirst(family, jump))) continue;
+        if (isPresent) await run(family, ...ruleOf(jump, '-D', withDocker));
         await run(family, ...ruleOf(jump, jump.isLast ? '-A' : '-I', withDocker));
       }
     },

@@ -1,6 +1,5 @@
 /**
- * The pods of a cluster by namespace and labels, in which the peers of network policies are looked up. The compiler of policies
- * builds it for each compilation.
+ * The pods of a cluster by namespace and labels, in which the peers of network policies are looked up.
  */
 import { fromLabelSelector, nothing, type Selector } from '../../../api/meta/selector.ts';
 import { type AddressRange, addressRange, ALL_ADDRESSES, blockRanges } from './address-ranges.ts';
@@ -82,7 +81,7 @@ export class PodIndex {
       const ranges = blockRanges(ipBlock);
       const pods = (spendMore: Budget['spend']): readonly MatchedPod[] => {
         spendMore(this.#matched.length * Math.max(1, ranges.length));
-        return this.#matched.map((own) => ({ pod: own.pod, ranges: within(own.ranges, ranges) }));
+        return this.#matched.map((found) => ({ pod: found.pod, ranges: within(found.ranges, ranges) }));
       };
       return [{ ranges, pods }];
     }
@@ -102,7 +101,7 @@ export class PodIndex {
       return first !== undefined && inNamespace(first.pod.namespace) && ofPods.matches(first.pod.labels) ? group : [];
     });
     spend(pods.length);
-    const ranges = pods.flatMap((own) => own.ranges).sort(inOrder);
+    const ranges = pods.flatMap((found) => found.ranges).sort(inOrder);
     return [{ ranges, pods: () => pods }];
   }
 
@@ -143,7 +142,9 @@ function inOrder(a: AddressRange | undefined, b: AddressRange | undefined): numb
 
 /** Returns the addresses that lie in the ranges. */
 function within(addresses: readonly AddressRange[], ranges: readonly AddressRange[]): AddressRange[] {
-  return addresses.filter((own) =>
-    ranges.some(({ family, first, last }) => family === own.family && first <= own.first && own.last <= last),
+  return addresses.filter((address) =>
+    ranges.some(
+      ({ family, first, last }) => family === address.family && first <= address.first && address.last <= last,
+    ),
   );
 }

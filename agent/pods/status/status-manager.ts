@@ -123,7 +123,12 @@ class PodStatusManager implements StatusManager {
     this.#store(pod, next, entry);
   }
 
-  #store(pod: Pod, next: PodStatus, existing: StatusEntry | undefined, change: { readonly terminated?: true } = {}): void {
+  #store(
+    pod: Pod,
+    next: PodStatus,
+    existing: StatusEntry | undefined,
+    change: { readonly terminated?: true } = {},
+  ): void {
     const terminated = change.terminated ?? existing?.terminated ?? false;
     const isNew = existing === undefined;
     const entry: StatusEntry = existing ?? { pod, status: next, version: 0, sent: 0, terminated };

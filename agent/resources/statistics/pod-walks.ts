@@ -1,7 +1,7 @@
 /**
  * Measures pods one after the other, and waits for each for a limited time: a pod may have millions of files, or a volume
- * whose server does not answer. Its measurement then continues beside those of other pods, and is not started again before it
- * has ended. `StorageUsage` calls it.
+ * whose server does not answer. Its measurement then continues beside those of other pods, and is not started again before
+ * it has ended.
  */
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../base/model/pod.ts';

@@ -1,6 +1,6 @@
 /**
- * Owns the dockerode client of the Docker Engine. Every call that returns at once has a time limit, and engine errors become a
- * `RuntimeError` here and nowhere else. All parts of the Docker runtime call the engine through it.
+ * Owns the dockerode client of the Docker Engine. Every call that returns at once has a time limit, and engine errors
+ * become a `RuntimeError` here and nowhere else.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 // This import must precede dockerode, because it keeps unused parts of dockerode from being loaded.

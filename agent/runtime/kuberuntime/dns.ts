@@ -95,17 +95,17 @@ export function podDns(
       options: ['ndots:5'],
     };
   }
-  const own = pod.spec.dnsConfig;
-  if (own !== undefined) {
+  const podConfig = pod.spec.dnsConfig;
+  if (podConfig !== undefined) {
     const options = new Map(config.options.map((option) => [option.split(':')[0] ?? '', option]));
-    for (const { name = '', value } of own.options ?? []) {
+    for (const { name = '', value } of podConfig.options ?? []) {
       const option = value === undefined || value === '' ? name : `${name}:${value}`;
       if (ONE_WORD.test(option)) options.set(name, option);
       else warn('DNSConfigForming', `The DNS option ${quoteText(option)} is not one word and has been omitted`);
     }
     config = {
-      servers: [...new Set([...config.servers, ...(own.nameservers ?? [])])],
-      searches: [...new Set([...config.searches, ...(own.searches ?? [])])],
+      servers: [...new Set([...config.servers, ...(podConfig.nameservers ?? [])])],
+      searches: [...new Set([...config.searches, ...(podConfig.searches ?? [])])],
       options: [...options.values()],
     };
   }
@@ -117,11 +117,11 @@ export function podDns(
  * lengths and their total length.
  */
 function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarning): DnsConfig {
-  const kept = servers.slice(0, MAX_NAMESERVERS);
-  if (kept.length < servers.length)
+  const applied = servers.slice(0, MAX_NAMESERVERS);
+  if (applied.length < servers.length)
     warn(
       'DNSConfigForming',
-      `Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: ${kept.join(' ')}`,
+      `Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: ${applied.join(' ')}`,
     );
   const fitting = searches.slice(0, MAX_SEARCHES).filter((search) => search.length <= MAX_SUBDOMAIN_LENGTH);
   while (fitting.join(' ').length > MAX_SEARCH_CHARACTERS) fitting.pop();
@@ -130,7 +130,7 @@ function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarnin
       'DNSConfigForming',
       `Search Line limits were exceeded, some search paths have been omitted, the applied search line is: ${fitting.join(' ')}`,
     );
-  return { servers: kept, searches: fitting, options };
+  return { servers: applied, searches: fitting, options };
 }
 
 /** The names of a pod. */

@@ -94,7 +94,9 @@ function memoryShareBytes(pod: Pod): number {
   const podBytes = bytesOf(podLevel(pod, 'requests')['memory']);
   if (podBytes === 0) return 0;
   const containersBytes = bytesOf(containersResources(pod, requestsOf)['memory']);
-  return Math.trunc((podBytes - containersBytes) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)));
+  return Math.trunc(
+    (podBytes - containersBytes) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)),
+  );
 }
 
 /** The facts of the node on which the settings of containers depend. */

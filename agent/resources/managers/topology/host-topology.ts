@@ -1,7 +1,7 @@
 /**
- * Reads the host's CPUs and memory once at start from sysfs (`Documentation/ABI/stable/sysfs-devices-system-cpu`,
- * `-node`): which threads share a core, a last-level cache, a NUMA node and a socket, how much memory and how many huge
- * pages a NUMA node has, and the distances between nodes. The caller passes the root of the sysfs tree.
+ * Reads the host's CPUs and memory once at start from sysfs (`Documentation/ABI/stable/sysfs-devices-system-cpu`, `-node`):
+ * which threads share a core, a last-level cache, a NUMA node and a socket, how much memory and how many huge pages a NUMA
+ * node has, and the distances between nodes.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
