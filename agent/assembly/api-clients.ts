@@ -80,14 +80,14 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const format = flags.kubeApiContentType.startsWith(PROTOBUF_TYPE)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
-  const serverOptions = {
+  const settings = {
     configured: [access.server, ...access.otherServers],
     directory: resolve(flags.rootDir),
     clock,
     logger,
   };
   const mayFollow = access.ca !== undefined && access.insecureSkipVerify !== true;
-  const servers = mayFollow ? await loadServers(serverOptions) : new ServerList(serverOptions.configured, clock);
+  const servers = mayFollow ? await loadServers(settings) : new ServerList(settings.configured, clock);
   const common = {
     ...access,
     servers,
@@ -111,7 +111,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   });
   const all = [client, events, heartbeats, reviews];
   if (mayFollow)
-    background(followServers(serverOptions, servers, client, signal), {
+    background(followServers(settings, servers, client, signal), {
       logger,
       what: 'Following the API servers',
       signal,

@@ -362,13 +362,13 @@ export class DeviceManager implements HintProvider {
     const hints: Record<string, readonly TopologyHint[] | undefined> = {};
     for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(pod, container).keys()]))) {
       const count = podAmount(pod, (container) => this.#wanted(pod, container).get(resource) ?? 0);
-      const allocated = new Set(
+      const held = new Set(
         containers.flatMap(({ name }) => {
           const allocation = this.#pods.ofContainer(uid, name).get(resource);
           return allocation === undefined ? [] : [...idsOf(allocation)];
         }),
       );
-      hints[resource] = this.#hintsFor(resource, count, allocated.size === 0 ? undefined : allocated, new Set());
+      hints[resource] = this.#hintsFor(resource, count, held.size === 0 ? undefined : held, new Set());
     }
     return hints;
   }
@@ -376,15 +376,13 @@ export class DeviceManager implements HintProvider {
   #hintsFor(
     resource: string,
     count: number,
-    allocated: ReadonlySet<string> | undefined,
+    held: ReadonlySet<string> | undefined,
     reusable: ReadonlySet<string>,
   ): readonly TopologyHint[] | undefined {
     if (!this.#resources.hasTopology(resource)) return undefined;
     const topology = this.#topologyOf(resource);
-    if (allocated !== undefined)
-      return allocated.size === count
-        ? deviceHints(topology, { count, available: allocated, reusable: new Set() })
-        : [];
+    if (held !== undefined)
+      return held.size === count ? deviceHints(topology, { count, available: held, reusable: new Set() }) : [];
     const available = this.#resources.healthy(resource).difference(this.#pods.inUse(resource));
     if (available.union(reusable).size < count) return [];
     return deviceHints(topology, { count, available, reusable });
