@@ -31,7 +31,7 @@ import { selectRuntime } from './runtime/select-runtime.ts';
 /** The Kubernetes release of the kubelet that this agent replaces. */
 export const AGENT_VERSION = 'v1.36.2';
 
-/** The options of one agent. Tests and `orchlet up` replace what a process of its own would have. */
+/** The options of one agent. */
 export interface AgentOptions {
   /** Flags by their names in `agentFlags`. The others have their defaults. */
   readonly flags?: Partial<AgentFlags>;
@@ -49,7 +49,7 @@ export interface AgentOptions {
   readonly runtime?: Runtime;
 }
 
-/** A running agent. `orchlet up` has one beside the control plane in the same process. */
+/** A running agent. */
 export interface Agent {
   readonly nodeName: string;
   readonly port: number;

@@ -170,7 +170,7 @@ type Exposure = Pick<AssembledServerOptions, 'flags' | 'api' | 'effective'>;
 
 /**
  * Returns what anonymous clients may read. Without an API server no client is authorized, and with the kubelet's defaults
- * every client that reaches the port could run commands in pods. Explicit settings of the administrator apply unchanged.
+ * every client that reaches the port could run commands in pods.
  */
 function anonymousAccess({ flags, api, effective }: Exposure): 'none' | 'health' | 'any' {
   if (!flags.anonymousAuth) return 'none';

@@ -1,7 +1,6 @@
 /**
- * Creates the clients of the API server: one for ordinary requests, one for events, one for the node's heartbeats and one for
- * reviews of the clients of the agent, so that none of them uses up the rate limit of another. Obtains the credentials: the
- * bootstrap at the start, then the rotation of the certificate.
+ * Creates the clients of the API server: one for ordinary requests, one for events, one for the node's heartbeats and one
+ * for reviews of the clients of the agent, so that none of them uses up the rate limit of another.
  */
 import { resolve } from 'node:path';
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
@@ -58,8 +57,8 @@ export interface ApiClientOptions {
 const REVIEW_TIMEOUT_MS = 10_000;
 
 /**
- * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig, and with `--runonce`. Waits for the
- * bootstrap if one is configured. Rejects if the kubeconfig or a file of its credentials cannot be read.
+ * Creates the clients of the API server. Resolves to `undefined` without a kubeconfig, and with `--runonce`. Rejects if the
+ * kubeconfig or a file of its credentials cannot be read.
  */
 export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
@@ -80,14 +79,14 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const format = flags.kubeApiContentType.startsWith(PROTOBUF_TYPE)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
-  const settings = {
+  const store = {
     configured: [access.server, ...access.otherServers],
     directory: resolve(flags.rootDir),
     clock,
     logger,
   };
   const mayFollow = access.ca !== undefined && access.insecureSkipVerify !== true;
-  const servers = mayFollow ? await loadServers(settings) : new ServerList(settings.configured, clock);
+  const servers = mayFollow ? await loadServers(store) : new ServerList(store.configured, clock);
   const common = {
     ...access,
     servers,
@@ -111,7 +110,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   });
   const all = [client, events, heartbeats, reviews];
   if (mayFollow)
-    background(followServers(settings, servers, client, signal), {
+    background(followServers(store, servers, client, signal), {
       logger,
       what: 'Following the API servers',
       signal,

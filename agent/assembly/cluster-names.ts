@@ -32,7 +32,7 @@ interface ClusterNamesOptions {
   readonly isConfigured: (service: Service) => boolean;
 }
 
-/** Creates the server, and follows the ConfigMap `kube-dns` where it may be read. It listens once its caller opens the port. */
+/** Creates the server, and follows the ConfigMap `kube-dns` where it may be read. */
 export async function clusterNames(
   { flags, clock, logger: parent }: Base,
   informers: Informers,

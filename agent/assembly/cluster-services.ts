@@ -1,6 +1,6 @@
 /**
- * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and the
- * name server. They share one set of informers.
+ * Provides services to the agent: the environment variables of pods, and, if the options enable them, the service proxy and
+ * the name server.
  */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -127,9 +127,8 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
 }
 
 /**
- * Returns the domain of the cluster, or '' if it is not known. `servedDns` is the service `kube-dns` if this node serves it. If
- * the node takes the name servers from that service, the domain is the default one: otherwise short names of its pods would not
- * resolve.
+ * Returns the domain of the cluster, or '' if it is not known. If the node takes the name servers from that service, the
+ * domain is the default one: otherwise short names of its pods would not resolve.
  */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,
@@ -150,10 +149,7 @@ function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
   return flags.serviceProxy !== 'none' && flags.serveClusterDns;
 }
 
-/**
- * Starts the service proxy and the name server that the options enable. With `auto`, waits until the API server has reported
- * whether the nodes of the cluster provide its services. Resolves to `undefined` if neither is enabled.
- */
+/** Starts the service proxy and the name server that the options enable. Resolves to `undefined` if neither is enabled. */
 async function startNetwork(
   base: Base,
   informers: Informers,

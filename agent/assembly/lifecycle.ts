@@ -1,8 +1,4 @@
-/**
- * Owns the order in which the parts of the agent start and stop. Parts are added in the order of their dependencies. `start`
- * runs their loops; `close` aborts all loops, then goes through the parts from the last to the first:
- * each loop has ended before its part is closed, and each part is closed before the parts that it uses.
- */
+/** Owns the order in which the parts of the agent start and stop. Parts are added in the order of their dependencies. */
 import type { Logger } from '../../api/component/logger.ts';
 
 /** How the agent stops. */

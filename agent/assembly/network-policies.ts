@@ -51,9 +51,9 @@ export function policyTable(rootDirectory: string): string {
 }
 
 /**
- * Creates the part that enforces network policies. Returns at once. Until the mode is decided, `admit` of the result holds the
- * containers of new pods back, except those of static pods and of the host's network. Without an API server, or with the mode
- * `none`, the part removes the rules of an earlier run and holds nothing back.
+ * Creates the part that enforces network policies. Until the mode is decided, `admit` of the result holds the containers of
+ * new pods back, except those of static pods and of the host's network. Without an API server, or with the mode `none`, the
+ * part removes the rules of an earlier run and holds nothing back.
  */
 export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): NetworkPolicies {
   const { flags, logger, rootDirectory, signal } = base;
@@ -117,10 +117,7 @@ export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): Netw
   };
 }
 
-/**
- * Calls `start`, or `off`. With `auto`, it calls the other one when the node gets or loses the right to read policies. A
- * control plane with `--disable network-policies` takes the right away.
- */
+/** Calls `start`, or `off`. With `auto`, it calls the other one when the node gets or loses the right to read policies. */
 export async function decide(
   { flags, clock, logger, signal }: Pick<Base, 'flags' | 'clock' | 'logger' | 'signal'>,
   { nodesProvideServices, checkpoints }: Pick<NetworkPolicyDeps, 'nodesProvideServices' | 'checkpoints'>,

@@ -23,7 +23,7 @@ interface NodeDeps {
   readonly onRead: NonNullable<NodeManagerOptions['onRead']>;
 }
 
-/** Creates the node manager. It registers and writes nothing before it runs. */
+/** Creates the node manager. */
 export function createNode(base: Base, deps: NodeDeps): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const { version, runtime, client, settings, events, onStep, onRead } = deps;

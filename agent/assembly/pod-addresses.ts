@@ -1,7 +1,7 @@
 /**
- * Implements `--bind-pod-addresses`: binds the interfaces of this node's pods to the addresses that they were given, so that
- * network policies can believe the source of a packet. It concerns the bridges that the agent itself configures: its network
- * in Docker, and the one of its CNI configuration. Pods of other network plugins are left to these.
+ * Implements `--bind-pod-addresses`: binds the interfaces of this node's pods to the addresses that they were given, so
+ * that network policies can believe the source of a packet. It concerns the bridges that the agent itself configures: its
+ * network in Docker, and the one of its CNI configuration.
  */
 import { background } from '../../api/machinery/background.ts';
 import { untilAborted } from '../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
  * Passes the node's pod CIDRs to the container runtime when the Node object in the API server has new ones. A runtime that
- * rejects them is called again until it accepts. If they change several times meanwhile, only the newest are passed.
+ * rejects them is called again until it accepts.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -24,8 +24,8 @@ interface PodCidrsOptions {
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
 /**
- * Passes the pod CIDRs of the node to the runtime until `signal` aborts. Returns at once. `onAccepted` is called after each
- * change that the runtime has accepted.
+ * Passes the pod CIDRs of the node to the runtime until `signal` aborts. `onAccepted` is called after each change that the
+ * runtime has accepted.
  */
 export function passPodCidrs({ node, runtime, mtu, onAccepted, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];

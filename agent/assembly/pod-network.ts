@@ -1,7 +1,6 @@
 /**
- * Starts the network between the pods of this node and those of other nodes by `--pod-network`. If the network is off, removes
- * what an earlier run has set up. With `auto`, the network is on in clusters whose nodes provide the services themselves,
- * because these have no network plugin.
+ * Starts the network between the pods of this node and those of other nodes by `--pod-network`. With `auto`, the network is
+ * on in clusters whose nodes provide the services themselves, because these have no network plugin.
  */
 import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';

@@ -22,7 +22,7 @@ interface PodStateDeps {
   readonly onStatusSent: (tookMs: number) => void;
 }
 
-/** Creates empty tables. They fill when the sources and the sync loop run. */
+/** Creates empty tables. */
 export function createPodState(
   { flags, clock, logger }: Base,
   { client, podConfig, onStatusSent }: PodStateDeps,

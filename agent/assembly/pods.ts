@@ -76,10 +76,7 @@ export interface Pods extends Part {
   readonly housekeeping: Housekeeping;
 }
 
-/**
- * Creates the sync loop, the pod workers and what they use. Resolves when the runtime has answered once. No pod is started
- * before `run`.
- */
+/** Creates the sync loop, the pod workers and what they use. Resolves when the runtime has answered once. */
 export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
   const { clock, logger } = base;
   const { runtime, client, registries, events, node, podConfig } = deps;

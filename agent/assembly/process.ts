@@ -6,8 +6,7 @@ import type { Base } from './base.ts';
 import type { Part } from './lifecycle.ts';
 
 /**
- * Waits until it has locked the lock file, and then applies the settings of the process. A setting that the agent may not
- * change is logged. Closing the part unlocks the file.
+ * Waits until it has locked the lock file, and then applies the settings of the process. Closing the part unlocks the file.
  */
 export async function takeProcess({ flags, clock, logger, signal }: Base, onContention: () => void): Promise<Part> {
   const release =

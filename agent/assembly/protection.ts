@@ -129,10 +129,7 @@ export interface Eviction extends Part {
   explain(signal: Signal | undefined): Promise<EvictionReport>;
 }
 
-/**
- * Creates the eviction manager, which measures and evicts while the part runs. Its conditions reach the node status through
- * `pressure`.
- */
+/** Creates the eviction manager, which measures and evicts while the part runs. */
 export function createEviction({ clock, logger }: Base, deps: EvictionDeps): Eviction {
   const { settings, pressure, metrics, usage, table, killer, housekeeping, imageGc, events, node } = deps;
   const evictions = metrics.counter({

@@ -1,7 +1,4 @@
-/**
- * Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. Nothing is cached: each call reads
- * the files again.
- */
+/** Reads the facts of the host that the node's status reports, from /proc, /sys and /etc. */
 import { readFileSync, readdirSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { arch, hostname, type NetworkInterfaceInfo, networkInterfaces, platform } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * Stores what an agent uses of its host, in its root directory. The agent writes the record at each start. `orchlet reset` and
- * `orchlet doctor` read it, because they do not know the flags of the agent.
+ * Stores what an agent uses of its host, in its root directory. `orchlet reset` and `orchlet doctor` read it, because they
+ * do not know the flags of the agent.
  */
 import { join } from 'node:path';
 import { readOwnFile } from '../base/files/regular-file.ts';

@@ -1,6 +1,6 @@
 /**
- * Reads on which ports processes of this host listen, apart from loopback. The node publishes them, so that no service of type
- * LoadBalancer takes them. The caller removes the ports of pods, which are in their specifications.
+ * Reads on which ports processes of this host listen, apart from loopback. The node publishes them, so that no service of
+ * type LoadBalancer takes them.
  */
 import { open, readFile } from 'node:fs/promises';
 
@@ -18,7 +18,7 @@ const TABLES = [
  */
 const MAX_BYTES = 512 * 1024;
 const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/;
-/** The maximum number of ports that are reported. Hosts have far fewer. */
+/** The maximum number of ports that are reported. */
 const MAX_PORTS = 256;
 
 /**

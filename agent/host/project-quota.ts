@@ -1,8 +1,8 @@
 /**
- * Limits the sizes of folders by project quotas of their filesystem (ext4, XFS). Node.js has no ioctl(2) and quotactl(2), so
- * the programs `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) are run instead. A limit is the same for all users, and
- * `statfs` of the folder shows it. It does not stop processes with CAP_SYS_RESOURCE, nor users who may change the project of
- * their files, as root of a container without a user namespace may.
+ * Limits the sizes of folders by project quotas of their filesystem (ext4, XFS). Node.js has no ioctl(2) and quotactl(2),
+ * so the programs `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) are run instead. It does not stop processes with
+ * CAP_SYS_RESOURCE, nor users who may change the project of their files, as root of a container without a user namespace
+ * may.
  */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -24,7 +24,7 @@ export interface FolderLimits {
 const execute = promisify(execFile);
 const TIMEOUT_MS = 10_000;
 const MAX_OUTPUT_BYTES = 16 << 20;
-/** The smallest project number of the agent. Administrators and other programs choose smaller ones. */
+/** The smallest project number of the agent. */
 const FIRST_PROJECT = 2 ** 30;
 const BLOCK_BYTES = 1024n;
 /** The maximum limit in blocks, which is 8 EiB. Larger limits are set to it. */

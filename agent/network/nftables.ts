@@ -1,7 +1,4 @@
-/**
- * Writes tables of the host's nftables with the `nft` tool. All parts that have rules call it: the service proxy, the pod
- * network, the enforcer of network policies, and the binding of pod addresses.
- */
+/** Writes tables of the host's nftables with the `nft` tool. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { assertSucceeded, runWithInput } from './run-with-input.ts';

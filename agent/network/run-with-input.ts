@@ -1,12 +1,9 @@
-/**
- * Runs the tools that read commands or rules from their standard input: `nft -f -`, `iptables-restore`, `ip -batch -`. The
- * writers of rules and of the pod network call it.
- */
+/** Runs the tools that read commands or rules from their standard input: `nft -f -`, `iptables-restore`, `ip -batch -`. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 
-/** The longest error that is logged, in characters. Tools may quote whole lines of their input. */
+/** The longest error that is logged, in characters. */
 const LONGEST_ERROR = 1000;
 
 interface Exit {

@@ -1,7 +1,7 @@
 /**
  * Reads files at paths that the host's administrator or the agent itself writes. Links are followed, because the files of a
- * directory may be links. What is not a regular file is never opened: a FIFO would block a thread until a process writes to it,
- * and a device may act when it is opened. `beneath.ts` is for directories that containers may write to.
+ * directory may be links. What is not a regular file is never opened: a FIFO would block a thread until a process writes to
+ * it, and a device may act when it is opened.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { constants } from 'node:fs';
@@ -9,8 +9,8 @@ import { descriptorPath, IrregularFileError, readBounded, O_PATH } from './benea
 import { quoteText } from '../../../api/meta/quote.ts';
 
 /**
- * Reads a regular file. Rejects with `IrregularFileError` for anything else, and with an error if it is larger than `maxBytes`.
- * Never blocks.
+ * Reads a regular file. Rejects with `IrregularFileError` for anything else, and with an error if it is larger than
+ * `maxBytes`.
  */
 export async function readRegularFile(path: string, maxBytes: number): Promise<Buffer> {
   return (await readWithOwner(path, maxBytes)).content;
@@ -32,7 +32,7 @@ async function readWithOwner(
   });
 }
 
-/** The maximum size of a file that the agent itself has written. Such files are much smaller. */
+/** The maximum size of a file that the agent itself has written. */
 const MAX_OWN_BYTES = 16 << 20;
 
 /** Resolves to the text of a small file that the agent itself has written. Rejects like `readRegularFile`. */

@@ -1,7 +1,4 @@
-/**
- * Creates the manager of the host's cgroups, by the cgroup driver of the runtime. The agent calls it at its start, and `orchlet
- * reset` to remove cgroups.
- */
+/** Creates the manager of the host's cgroups, by the cgroup driver of the runtime. */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { CgroupNaming } from './cgroup-path.ts';
 import type { CgroupManager } from './cgroup-resources.ts';

@@ -1,7 +1,6 @@
 /**
  * Defines the limits of a cgroup and the interface that sets them. `file-cgroups.ts` writes the kernel's files,
- * `systemd-cgroups.ts` sets properties of systemd units. The agent uses the one that fits the cgroup driver of the runtime,
- * for the cgroups of pods, QoS classes and reservations.
+ * `systemd-cgroups.ts` sets properties of systemd units.
  */
 
 /**

@@ -156,8 +156,8 @@ export class FileCgroups implements CgroupManager {
 const V2_CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'io', 'hugetlb'];
 
 /**
- * Creates the cgroups of a path one after another, and enables the controllers of each for its children. In version 2, a cgroup
- * has only the controllers that all cgroups above it enable. The runtime manages the children of the last one.
+ * Creates the cgroups of a path one after another, and enables the controllers of each for its children. In version 2, a
+ * cgroup has only the controllers that all cgroups above it enable.
  */
 export async function handDownControllers(mountPoint: string, path: string): Promise<void> {
   let directory = mountPoint;

@@ -1,7 +1,7 @@
 /**
  * Manages the cgroups of pods: `kubepods`, below it `burstable`, `besteffort` and the cgroups of Guaranteed pods, and below
- * those two the cgroups of the other pods. A pod's cgroup has the CPU, memory, process and huge page limits of the whole pod.
- * The cgroup manager names and writes them.
+ * those two the cgroups of the other pods. A pod's cgroup has the CPU, memory, process and huge page limits of the whole
+ * pod.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../../base/model/pod.ts';
@@ -25,7 +25,7 @@ export interface PodCgroups {
   parent(pod: Pod): string;
   /**
    * Assumes that the cgroup of a running pod has the limits that follow from the pod's resources, for a pod of an earlier
-   * process. Does nothing if this process has set the limits. Writes nothing.
+   * process. Does nothing if this process has set the limits.
    */
   assume(pod: Pod): void;
   /** Creates or updates the cgroup. `keepRoom` raises limits and lowers none: containers have yet to shrink. */

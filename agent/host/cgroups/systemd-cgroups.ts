@@ -1,10 +1,9 @@
 /**
- * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other changes
- * to its cgroups. The slices outlive the agent, which sets the limits again when it starts. Limits without
- * a systemd property (huge pages) are written to the kernel's files.
+ * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other
+ * changes to its cgroups. The slices outlive the agent, which sets the limits again when it starts. Limits without a
+ * systemd property (huge pages) are written to the kernel's files.
  *
- * Changes run one after the other, and each calls systemd through a `busctl` process. Setting the limits that a unit already
- * has calls nothing. If a call fails, the kernel's files are written instead, and the first failure is logged.
+ * If a call fails, the kernel's files are written instead, and the first failure is logged.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';

@@ -35,7 +35,7 @@ export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'kernel/keys/root_maxbytes': 25_000_000,
 };
 
-/** Checks whether this host meets the requirements of the flags. Throws for the first unmet requirement. Changes nothing. */
+/** Checks whether this host meets the requirements of the flags. Throws for the first unmet requirement. */
 export async function checkHost(demands: HostDemands): Promise<void> {
   const { root = '/' } = demands;
   if (demands.failSwapOn && (await swaps(root)))

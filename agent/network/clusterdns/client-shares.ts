@@ -1,6 +1,6 @@
 /**
- * Limits concurrent work of the name server, in total and for each client address, so that one pod cannot take the whole limit.
- * `ClusterDns` has one for forwarded queries and one for TCP connections.
+ * Limits concurrent work of the name server, in total and for each client address, so that one pod cannot take the whole
+ * limit.
  */
 export class ClientShares {
   readonly #heldByClient = new Map<string, number>();

@@ -50,10 +50,7 @@ interface ClusterDnsOptions {
    * Whether the informers have synced. Until then, queries for cluster names fail with SERVFAIL instead of NXDOMAIN.
    */
   readonly synced: () => boolean;
-  /**
-   * Returns the name servers for a name outside the cluster in their order, as `address` or `address:port`. Called for each
-   * query that the cache does not answer.
-   */
+  /** Returns the name servers for a name outside the cluster in their order, as `address` or `address:port`. */
   readonly upstreams: (name: string) => Promise<readonly string[]>;
   /** Responses of other name servers. */
   readonly cache: ResponseCache;
@@ -129,7 +126,7 @@ export class ClusterDns {
     this.#servedFamilies.add(family);
   }
 
-  /** Binds UDP and TCP of all addresses to the same port. For port 0 the system chooses it. A host may lack IPv6. */
+  /** Binds UDP and TCP of all addresses to the same port. For port 0 the system chooses it. */
   async listen(port: number, addresses: readonly string[] = ALL_ADDRESSES): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {

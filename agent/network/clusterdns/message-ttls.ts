@@ -1,6 +1,6 @@
 /**
  * Reads from a DNS response how long it may be cached, and the positions of its TTLs, which shrink with its age (RFC 1035,
- * 2308). The response is not decoded, because it comes from another name server and may be hostile. The cache calls it.
+ * 2308). The response is not decoded, because it comes from another name server and may be hostile.
  */
 import { MAX_LABEL_LENGTH } from '../../../api/meta/names.ts';
 import { HEADER_BYTES, NO_ERROR, NO_SUCH_NAME } from './message-header.ts';

@@ -36,8 +36,8 @@ const LAST_POSITION = 0x3fff;
 const COUNTS = { answers: 6, authorities: 8, additionals: 10 } as const;
 
 /**
- * Whether the name can stand in a message. The encoder writes the length of any label into one byte, in which the lengths from
- * 64 on mean something else, and ends a name at an empty label. A Service may have an `externalName` with such labels.
+ * Whether the name can stand in a message. The encoder writes the length of any label into one byte, in which the lengths
+ * from 64 on mean something else, and ends a name at an empty label.
  */
 export function isEncodable(name: string): boolean {
   // An escaped dot is part of a label.
@@ -148,10 +148,7 @@ export class MessageWriter {
     return name;
   }
 
-  /**
-   * Stores the positions of a name and its suffixes. `written` is the form of the name in the message. If it ends with a
-   * pointer, the suffixes to which that leads keep their earlier positions.
-   */
+  /** Stores the positions of a name and its suffixes. `written` is the form of the name in the message. */
   #remember(name: Buffer, position: number, written: Buffer = name): void {
     for (let at = 0; name[at] !== 0 && at + 2 < written.length; at += 1 + (name[at] ?? 0)) {
       const key = name.toString('latin1', at);

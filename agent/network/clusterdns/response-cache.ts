@@ -31,7 +31,7 @@ interface Entry {
 const MIN_SECONDS = 5;
 const MAX_SECONDS = 30;
 const MOST = { responses: 10_000, bytes: 8 * 1024 * 1024 };
-/** The maximum size of a query whose response is cached. Longer queries have options that make them unique. */
+/** The maximum size of a query whose response is cached. */
 const MAX_QUERY_BYTES = 512;
 
 /** The cache, bounded in entries and bytes; the oldest responses leave first. */

@@ -39,9 +39,8 @@ export function answerOf(record: DnsRecord, asked: string = record.name): Answer
 }
 
 /**
- * Encodes the response. Answers that do not fit are omitted and set the flag TC. Additional records are omitted if an answer
- * was, or if not all of them fit. With `domain` the response is authoritative, and without answers it has an SOA record. Throws
- * if a name of a record cannot be encoded.
+ * Encodes the response. Answers that do not fit are omitted and set the flag TC. With `domain` the response is
+ * authoritative, and without answers it has an SOA record. Throws if a name of a record cannot be encoded.
  */
 export function reply(
   query: DecodedPacket,

@@ -1,12 +1,12 @@
 /**
- * Remembers which name servers do not answer. They come last for a while, so that not every query waits for a server that is
- * down before it gets to the next one. `ClusterDns` asks the servers in this order.
+ * Remembers which name servers do not answer. They come last for a while, so that not every query waits for a server that
+ * is down before it gets to the next one.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 
 /** A server comes last after this many queries without an answer: a single one may be about a name that resolves slowly. */
 const MAX_FAILURES = 2;
-/** How long such a server comes last. Then one query tries it again. */
+/** How long such a server comes last. */
 const COMES_LAST_MS = 10_000;
 /** The maximum number of servers that are remembered. */
 const MAX_SERVERS = 1000;

@@ -1,8 +1,8 @@
 /**
  * Forwards a query to another name server and returns its response.
  *
- * The query gets a random id, and its response the id of the client again. A client that knew the id could forge the response
- * of the name server, which is cached for other clients (RFC 5452). Nothing else is changed.
+ * The query gets a random id, and its response the id of the client again. A client that knew the id could forge the
+ * response of the name server, which is cached for other clients (RFC 5452).
  */
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';

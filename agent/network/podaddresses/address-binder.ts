@@ -175,7 +175,7 @@ export async function bindingsFile(table: string): Promise<string> {
   return join(BINDINGS, await networkNamespace(), `${table}.json`);
 }
 
-/** Reads the bindings of an earlier agent of this boot. The file is the agent's own, and is gone after a boot. */
+/** Reads the bindings of an earlier agent of this boot. */
 async function readBindings(file: string): Promise<Map<string, PodInterface>> {
   try {
     return new Map(JSON.parse(await readOwnFile(file)) as [string, PodInterface][]);

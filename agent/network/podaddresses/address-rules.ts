@@ -1,11 +1,10 @@
 /**
- * Builds the nftables table that binds the interfaces of pods to the addresses that they were given. Pure. A pod with `NET_RAW`
- * or `NET_ADMIN` could otherwise send from the address of another pod of its node, or answer for it (ARP, neighbor discovery),
- * and network policies would judge it as that pod.
+ * Builds the nftables table that binds the interfaces of pods to the addresses that they were given. Pure. A pod with
+ * `NET_RAW` or `NET_ADMIN` could otherwise send from the address of another pod of its node, or answer for it (ARP,
+ * neighbor discovery), and network policies would judge it as that pod.
  *
- * The table sees the frames that arrive at a port of a bridge, before the bridge forwards them or the host takes them. Each
- * rule applies to ports that the script lists by their indexes, which the kernel does not use again: another agent of this
- * network namespace may have pods with the same addresses at its own bridge, and a table that a killed agent has left
+ * Each rule applies to ports that the script lists by their indexes, which the kernel does not use again: another agent of
+ * this network namespace may have pods with the same addresses at its own bridge, and a table that a killed agent has left
  * concerns no port that came later.
  */
 import type { Nftables } from '../nftables.ts';

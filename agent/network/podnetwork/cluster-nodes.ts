@@ -1,10 +1,10 @@
 /**
  * Decides which nodes of the cluster become peers of this node's pod network. Pure.
  *
- * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each claim
- * is checked against those of this node and of other nodes. If two nodes claim the same address or key, it belongs to the one
- * whose claim the control plane recorded first (`controlplane/security/admission/node-claims.ts`), because requests of that
- * node came from the address. Without a record it belongs to the older node. The control plane assigns the ranges.
+ * A node object is written by its node, so a compromised node may claim ranges and addresses that are not its own. Each
+ * claim is checked against those of this node and of other nodes. If two nodes claim the same address or key, it belongs to
+ * the one whose claim the control plane recorded first (`controlplane/security/admission/node-claims.ts`), because requests
+ * of that node came from the address. Without a record it belongs to the older node.
  */
 import type { Node } from '../../../api/kinds/kinds.ts';
 import {

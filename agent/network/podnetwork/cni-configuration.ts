@@ -96,7 +96,7 @@ export async function recordedDirectory(stateDirectory: string): Promise<string>
   return (await readOwnFile(join(stateDirectory, RECORD)).catch(absentFile))?.trim() ?? '';
 }
 
-/** Writes the file if it differs. The runtime notices it by itself. */
+/** Writes the file if it differs. */
 export async function writeCniConfiguration(
   { configurationDirectory }: CniPlaces,
   stateDirectory: string,
@@ -110,7 +110,7 @@ export async function writeCniConfiguration(
   await replaceFile(path, content, { mode: 0o644 });
 }
 
-/** Removes the file of the agent, if there is one. Files of other plugins stay. */
+/** Removes the file of the agent, if there is one. */
 export function removeCniConfiguration({ configurationDirectory }: CniPlaces): Promise<void> {
   return rm(join(configurationDirectory, CNI_FILE), { force: true });
 }

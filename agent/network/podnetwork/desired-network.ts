@@ -278,7 +278,7 @@ function routed({ ranges, uplink, peers }: NetworkInputs, refusals: Refusal[]): 
   return { ...NO_NETWORK, routes };
 }
 
-/** Returns the ranges of a peer in the families that this node's pods have. Pods of other families cannot be reached. */
+/** Returns the ranges of a peer in the families that this node's pods have. */
 const reachableRanges = (peer: Peer, ownRanges: readonly Cidr[]): readonly Cidr[] =>
   peer.ranges.filter(({ family }) => ownRanges.some((range) => range.family === family));
 

@@ -51,7 +51,7 @@ export interface Commands {
 export const isEmpty = ({ before, createsWireguard, ip, bridge, wireguard }: Commands): boolean =>
   !createsWireguard && before.length + ip.length + bridge.length + wireguard.length === 0;
 
-/** Returns the commands that turn the observed state into the desired one. Those of `before` run first. */
+/** Returns the commands that turn the observed state into the desired one. */
 export function commandsFor(desired: DesiredNetwork, observed: ObservedNetwork): Commands {
   const { link } = desired;
   const found = observed.links.find(({ name }) => name === link?.name);

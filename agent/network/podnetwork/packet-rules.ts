@@ -26,7 +26,7 @@ export interface RuleInputs {
   readonly tunnel: string;
   /** The interface with the address of this node; empty if it is not known. */
   readonly uplink: string;
-  /** The value of `--iptables-masquerade-bit`. The service proxy masquerades packets with this mark. */
+  /** The value of `--iptables-masquerade-bit`. */
   readonly masqueradeBit: number;
 }
 
@@ -91,10 +91,10 @@ export function packetRules(inputs: RuleInputs): string {
 }
 
 /**
- * Returns the rules that drop packets with forged addresses of pods. A sender that reaches this host could otherwise pass its
- * firewall and network policies, as the reverse path filter of the kernel is off on many hosts. Packets from outside of the
- * node are dropped if they claim to be between its own pods. Pods may forge their source too (`NET_RAW`): with a tunnel,
- * packets with the address of another node's pod that do not come from the tunnel are not forwarded.
+ * Returns the rules that drop packets with forged addresses of pods. A sender that reaches this host could otherwise pass
+ * its firewall and network policies, as the reverse path filter of the kernel is off on many hosts. Pods may forge their
+ * source too (`NET_RAW`): with a tunnel, packets with the address of another node's pod that do not come from the tunnel
+ * are not forwarded.
  */
 function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   const ownRange = formatCidr(range);
@@ -105,7 +105,7 @@ function spoofed({ range, peerRanges, tunnel, uplink }: RuleInputs): string[] {
   ];
 }
 
-/** Joins adjacent ranges, so that many nodes need few rules. The result has exactly the addresses of the ranges. */
+/** Joins adjacent ranges, so that many nodes need few rules. */
 export function mergedRanges(ranges: readonly Cidr[]): Cidr[] {
   const sorted = ranges.toSorted((a, b) =>
     a.base < b.base ? -1 : a.base > b.base ? 1 : a.prefixLength - b.prefixLength,

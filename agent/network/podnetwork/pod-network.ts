@@ -307,7 +307,7 @@ export class PodNetwork {
     return { publicKey: keys.publicKey, privateKeyFile };
   }
 
-  /** Returns why this host cannot create the link; empty if it can. A host that could not is checked at each turn. */
+  /** Returns why this host cannot create the link; empty if it can. */
   async #linkProblem(): Promise<string> {
     const { mode, host, logger } = this.#options;
     if (mode === 'routes' || this.#isSupported) return '';

@@ -1,6 +1,6 @@
 /**
- * Removes everything that the pod network has created on this host: links, routes, rules and the CNI configuration. Pods must
- * be gone. The agent calls it when it stops with its pods, and `orchlet reset` for an agent that does not run any more.
+ * Removes everything that the pod network has created on this host: links, routes, rules and the CNI configuration. Pods
+ * must be gone.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -59,8 +59,8 @@ export function blockRanges(block: { readonly cidr: string; readonly except?: re
 }
 
 /**
- * Divides ranges of one family into ranges that do not overlap, each with all ports that are allowed for it. Neighbors with
- * equal ports are one range. Yields when the slice is spent. `spend` is called with the number of steps before they are taken.
+ * Divides ranges of one family into ranges that do not overlap, each with all ports that are allowed for it. Yields when
+ * the slice is spent. `spend` is called with the number of steps before they are taken.
  */
 export function* divideRanges(
   ranges: readonly PeerRange[],

@@ -38,11 +38,11 @@ type Rule = NonNullable<PolicySpec['ingress']>[number] & NonNullable<PolicySpec[
 type Port = NonNullable<Rule['ports']>[number];
 type Policy = PolicyInputs['policies'][number];
 
-/** The maximum number of ranges of all profiles together. The kernel needs about 200 bytes for each. */
+/** The maximum number of ranges of all profiles together. */
 const MAX_RANGES = 200_000;
 /**
  * The maximum number of comparisons for the policies of one namespace, because a few megabytes of policies could need any
- * number. This many take about a second, in slices.
+ * number.
  */
 const MAX_STEPS = 2_000_000;
 

@@ -3,11 +3,10 @@
  *
  * Rules match every packet of both directions by the addresses and the port of its connection as conntrack knows them: the
  * original source, and the destination after DNAT, which is the source of the replies. Changed rules therefore apply to
- * existing connections, and traffic to a service is matched by the pod behind it. Traffic of the node itself does not pass the
- * forward hook; of what it receives, only queries to its name server are matched.
+ * existing connections, and traffic to a service is matched by the pod behind it. Traffic of the node itself does not pass
+ * the forward hook; of what it receives, only queries to its name server are matched.
  *
- * The number of lookups for a packet does not grow with the number of policies. Names are hashes; nothing of the API's text
- * gets into the script.
+ * Names are hashes; nothing of the API's text gets into the script.
  */
 import { createHash } from 'node:crypto';
 import { inOneSlice, type TimeSlice } from '../../../api/machinery/time-slice.ts';
@@ -83,7 +82,7 @@ function block(kind: 'chain' | 'map' | 'set', name: string, lines: readonly stri
   return `  ${kind} ${name} {\n${lines.map((line) => `    ${line}\n`).join('')}  }`;
 }
 
-/** Returns the `elements` line of a set or map. There is none for an empty list, which would be a syntax error. */
+/** Returns the `elements` line of a set or map. */
 const elements = (list: readonly string[]): string[] =>
   list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
 
@@ -230,8 +229,8 @@ function queryChain({ refusedQueries }: CompiledPolicies): readonly string[] {
 }
 
 /**
- * Packets that no router forwards, and that pods of one bridge could send each other all the same. Neither of their addresses
- * need be one of a pod, so that no policy would match them. Neighbor discovery is accepted before.
+ * Packets that no router forwards, and that pods of one bridge could send each other all the same. Neither of their
+ * addresses need be one of a pod, so that no policy would match them.
  */
 const ON_LINK = [
   'ip6 saddr fe80::/10 drop',

@@ -54,8 +54,8 @@ interface ObservedState {
 }
 
 /**
- * Reads the inputs from the objects of the API. Pods on the host's network are left out: their traffic is that of the node, and
- * only an ipBlock can match it. Newer pods come first.
+ * Reads the inputs from the objects of the API. Pods on the host's network are left out: their traffic is that of the node,
+ * and only an ipBlock can match it.
  */
 export function policyInputs({ policies, namespaces, pods, nodeName, nameServers = [] }: ObservedState): PolicyInputs {
   const createdAt = ({ metadata }: Pod): string => String(metadata.creationTimestamp ?? '');
@@ -138,7 +138,7 @@ function addressesOf({ status }: Pod): readonly string[] {
   return ips.length > 0 ? ips : [status?.podIP ?? ''];
 }
 
-/** Whether a change of a pod can change rules. Most changes are of its status and cannot. */
+/** Whether a change of a pod can change rules. */
 export function concernsPolicies(before: Pod, after: Pod): boolean {
   return (
     hasNetwork(before) !== hasNetwork(after) ||

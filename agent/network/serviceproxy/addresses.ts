@@ -1,7 +1,6 @@
 /**
- * Normalizes the addresses and ranges of services for rules. The API also accepts white space around ranges and leading zeros
- * in addresses. Unchanged, these would break the transaction that contains the rules of all services. Pure. `service-ports.ts`
- * calls it for every address that becomes part of a rule.
+ * Normalizes the addresses and ranges of services for rules. The API also accepts white space around ranges and leading
+ * zeros in addresses. Unchanged, these would break the transaction that contains the rules of all services. Pure.
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import { cidrContains, parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';

@@ -1,7 +1,6 @@
 /**
  * Sets how long the kernel tracks TCP connections without packets. The values are the defaults of kube-proxy
- * (`conntrack.tcpEstablishedTimeout`, `conntrack.tcpCloseWaitTimeout`). `ServiceProxy` calls it when the first rules are
- * written, because the kernel has the parameters once rules use connection tracking.
+ * (`conntrack.tcpEstablishedTimeout`, `conntrack.tcpCloseWaitTimeout`).
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';

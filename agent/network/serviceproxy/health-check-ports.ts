@@ -1,6 +1,6 @@
 /**
  * Serves the health check node ports of services, with which a load balancer finds out whether this node has local
- * endpoints of a service with `externalTrafficPolicy: Local`. The service proxy calls it after each change.
+ * endpoints of a service with `externalTrafficPolicy: Local`.
  */
 import type { Server } from 'node:http';
 import { createServer } from '../../../api/http/node-http.ts';
@@ -31,7 +31,7 @@ export class HealthCheckPorts {
     this.#limit = new ConnectionLimit({ clock, logger, most: maxConnections ?? connectionsWithin(CONNECTIONS) });
   }
 
-  /** Serves exactly these ports. Logs and skips a port that another process uses. */
+  /** Serves exactly these ports. */
   async keep(wanted: readonly HealthCheckPort[]): Promise<void> {
     const byPort = new Map(wanted.map((each) => [each.port, each]));
     for (const [port, { server }] of this.#servers) {

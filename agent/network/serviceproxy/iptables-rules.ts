@@ -187,7 +187,7 @@ export function filterChains(settings: RuleSettings, ports: readonly PortRules[]
   ];
 }
 
-/** Returns the chains and rules of one service port. They depend on this port and the settings only. */
+/** Returns the chains and rules of one service port. */
 export function portRules(port: ServicePort, { family, podCidrs }: RuleSettings): PortRules {
   const rules = new PortChains(podCidrs);
   rules.service(port);

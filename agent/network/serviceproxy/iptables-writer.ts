@@ -1,4 +1,4 @@
-/** Writes the rules of services with iptables. `ServiceProxy` calls it. */
+/** Writes the rules of services with iptables. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { Family } from './addresses.ts';
@@ -8,7 +8,7 @@ import type { PacketFilter } from './iptables.ts';
 import type { RuleSettings, RuleWriter } from './rule-writer.ts';
 import type { PortChange } from './service-table.ts';
 
-/** The rule writer for `--proxy-mode=iptables` and hosts without nftables. A transaction after a failure has all chains. */
+/** The rule writer for `--proxy-mode=iptables` and hosts without nftables. */
 export class IptablesWriter implements RuleWriter {
   readonly mode = 'iptables';
   /** The minimum time between two transactions, each of which reads whole tables. */

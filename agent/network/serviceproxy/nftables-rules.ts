@@ -241,10 +241,7 @@ interface MutableObjects {
   readonly elements: NftElement[];
 }
 
-/**
- * Adds the endpoints of the lists to the set `hairpin`. With session affinity, each endpoint also has a chain that leads to it,
- * and a set of the clients that use it.
- */
+/** Adds the endpoints of the lists to the set `hairpin`. */
 function addEndpoints(
   port: ServicePort,
   lists: ReadonlySet<readonly Endpoint[]>,

@@ -1,6 +1,6 @@
 /**
- * Writes the rules of services with nftables, in tables of their own, and lets translated connections pass the iptables rules
- * of others. `ServiceProxy` calls it.
+ * Writes the rules of services with nftables, in tables of their own, and lets translated connections pass the iptables
+ * rules of others.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { inOneSlice, inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';

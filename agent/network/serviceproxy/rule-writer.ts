@@ -1,7 +1,4 @@
-/**
- * The boundary between the service proxy and the two ways to write its rules: iptables and nftables. Both write what
- * `service-table.ts` computes.
- */
+/** The boundary between the service proxy and the two ways to write its rules: iptables and nftables. */
 import type { Family } from './addresses.ts';
 import type { PortChange } from './service-table.ts';
 

@@ -207,7 +207,7 @@ function affinityOf({ sessionAffinity, sessionAffinityConfig }: NonNullable<Serv
     : AFFINITY_SECONDS;
 }
 
-/** Returns the port numbers of a slice by name; the first one of a name counts. A slice may have thousands of ports. */
+/** Returns the port numbers of a slice by name; the first one of a name counts. */
 function portNumbers(ports: NonNullable<EndpointSlice['ports']>): ReadonlyMap<string, number | undefined> {
   return new Map(ports.map(({ name, port }) => [name ?? '', port] as const).toReversed());
 }

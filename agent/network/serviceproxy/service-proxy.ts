@@ -78,7 +78,7 @@ export class ServiceProxy {
   #writer: RuleWriter | undefined;
   /** The place for which the rules of all services were computed. */
   #place = '';
-  /** Another agent owns the rules. This is logged once. */
+  /** Another agent owns the rules. */
   #isWaiting = false;
   #lock: NamespaceLock | undefined;
   /** The time of the first change that is not applied yet; `undefined` if there is none. */

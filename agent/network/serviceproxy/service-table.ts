@@ -149,8 +149,8 @@ export class ServiceTable {
   }
 
   /**
-   * Returns the ports of a service without the addresses and node ports that other services, the cluster or processes of this
-   * host have. A port that an older service has at the same cluster IP is left out.
+   * Returns the ports of a service without the addresses and node ports that other services, the cluster or processes of
+   * this host have.
    */
   #granted(key: string): readonly ServicePort[] {
     const holds = (port: ServicePort, claim: string): boolean => {

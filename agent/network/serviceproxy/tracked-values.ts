@@ -1,7 +1,6 @@
 /**
- * Holds desired values by name, beside those that were written last. The rule writers keep chains, sets and elements in it, so
- * that a transaction has only what differs, and costs as much as the change. Generators yield when their slice is spent; no
- * value may be set before they have ended.
+ * Holds desired values by name, beside those that were written last. Generators yield when their slice is spent; no value
+ * may be set before they have ended.
  */
 import type { Slice } from '../../../api/machinery/time-slice.ts';
 
@@ -13,7 +12,7 @@ export interface Difference {
   readonly after: string | undefined;
 }
 
-/** Owns the two tables. Memory is proportional to the number of names. */
+/** Owns the two tables. */
 export class TrackedValues {
   readonly #desired = new Map<string, string>();
   readonly #written = new Map<string, string>();

@@ -22,10 +22,7 @@ import type { PortChange } from './service-table.ts';
 /** Runs the tool with these arguments, and yields the lines of its output. Throws ENOENT if it is not installed. */
 export type Conntrack = (args: readonly string[]) => AsyncIterable<string>;
 
-/**
- * The maximum number of deletions after a change, because each costs a run of the tool. Further entries stay until the next
- * change.
- */
+/** The maximum number of deletions after a change, because each costs a run of the tool. */
 const MAX_DELETIONS = 2000;
 const TIMEOUT_MS = 10_000;
 
@@ -107,7 +104,7 @@ interface UdpConnectionsOptions {
   readonly localAddresses?: () => ReadonlySet<string>;
 }
 
-/** Owns the queue of the work. At most one run of each family waits. */
+/** Owns the queue of the work. */
 export class UdpConnections {
   readonly #options: UdpConnectionsOptions;
   readonly #queue = new SerialQueue();

@@ -1,8 +1,4 @@
-/**
- * Creates the node's kubeconfig from a bootstrap kubeconfig. If `--kubeconfig` is missing or its certificate has expired, it
- * requests a certificate with the bootstrap credentials, and writes a kubeconfig that refers to the files that the rotation
- * replaces.
- */
+/** Creates the node's kubeconfig from a bootstrap kubeconfig. */
 import { stat } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';

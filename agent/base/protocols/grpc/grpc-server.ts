@@ -1,7 +1,4 @@
-/**
- * Serves gRPC on a unix socket, by the same message tables as the client. The servers are for programs on the host
- * (registration of device plugins, the PodResources API). gRPC is loaded on first use.
- */
+/** Serves gRPC on a unix socket, by the same message tables as the client. */
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';

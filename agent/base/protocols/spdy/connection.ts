@@ -1,7 +1,6 @@
 /**
- * Implements SPDY/3.1 over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. As a server it accepts the
- * streams that the client opens. As a client, towards a container runtime, it opens them. Streams are Node.js duplexes. A slow
- * stream stops the connection once its buffer is full, so memory is bounded.
+ * Implements SPDY/3.1 over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. A slow stream stops the
+ * connection once its buffer is full, so memory is bounded.
  */
 import type { Duplex } from 'node:stream';
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
@@ -28,7 +27,7 @@ const MAX_STREAMS = 1000;
 const MAX_HELD_BYTES = 1 << 22;
 /** The maximum size of received chunks that are not yet read. */
 const MAX_WAITING_BYTES = 1 << 20;
-/** The maximum size of one inflated header block. Each of a thousand streams keeps its headers of some hundred bytes. */
+/** The maximum size of one inflated header block. */
 const MAX_HEADER_BYTES = 1 << 12;
 /** The maximum size of control frames that the transport has not sent yet. */
 const MAX_UNSENT_CONTROL_BYTES = 1 << 18;
@@ -161,7 +160,7 @@ export class SpdyConnection {
         this.#sendControl(controlFrame(FRAME.ping, 0, frame.payload));
         return;
       case FRAME.headers:
-        // Decompressing keeps the state of the compression correct. The headers themselves are not used.
+        // Decompressing keeps the state of the compression correct.
         await this.#decompress(frame.payload.subarray(FIXED_BYTES.headers));
         return;
       case FRAME.goAway:
@@ -302,7 +301,7 @@ export class SpdyConnection {
     } while (at < chunk.length);
   }
 
-  /** Waits until the transport takes data again. All streams that it holds back share one wait. */
+  /** Waits until the transport takes data again. */
   #drain(): Promise<void> {
     this.#draining ??= this.#nextDrain().finally(() => {
       this.#draining = undefined;

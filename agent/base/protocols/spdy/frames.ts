@@ -37,7 +37,7 @@ export type Frame =
 
 /** The maximum number of headers of a stream. */
 const MAX_HEADERS = 1000;
-/** The longest control frame. Those of the streaming protocols have some hundred bytes. */
+/** The longest control frame. */
 const MAX_CONTROL_BYTES = 1 << 16;
 
 /**
@@ -103,7 +103,7 @@ export class FrameReader {
     this.#neededBytes = neededBytes;
   }
 
-  /** Returns the kept bytes with the chunk, or `undefined` while they are too few. Copies kept bytes rarely. */
+  /** Returns the kept bytes with the chunk, or `undefined` while they are too few. */
   #joined(chunk: Buffer): Buffer | undefined {
     if (this.#incompleteBytes === 0 && chunk.length >= HEADER_BYTES) return chunk;
     const bytes = this.#incompleteBytes + chunk.length;

@@ -1,6 +1,6 @@
 /**
  * Represents a stream of a SPDY connection as a Node.js duplex. Its buffer is bounded, and it reports to its connection how
- * much data waits for a reader, so that all streams of the connection are bounded together. `SpdyConnection` creates it.
+ * much data waits for a reader, so that all streams of the connection are bounded together.
  */
 import { Duplex } from 'node:stream';
 import { ownBytes } from '../../../../api/machinery/own-bytes.ts';
