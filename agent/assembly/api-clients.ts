@@ -110,11 +110,7 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   });
   const all = [client, events, heartbeats, reviews];
   if (mayFollow)
-    background(followServers(store, servers, client, signal), {
-      logger,
-      what: 'Following the API servers',
-      signal,
-    });
+    background(followServers(store, servers, client, signal), { logger, what: 'Following the API servers', signal });
   if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) {
     const authority = new ClusterAuthority({
       server: access.server,
