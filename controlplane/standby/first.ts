@@ -176,7 +176,11 @@ class First {
       'Another control plane takes the place of this one, which takes no more writes',
     );
     const error = new FencedError(message, by);
-    this.#exit = () => onFatal?.(error);
+    let hasExited = false;
+    this.#exit = () => {
+      if (!hasExited) onFatal?.(error);
+      hasExited = true;
+    };
     clock.after(EXIT_AFTER_MS, this.#exit);
     this.#exitSoon();
     return revision;

@@ -2,6 +2,7 @@
  * Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. Reading them is cheap,
  * because no single pod is measured.
  */
+import { freemem } from 'node:os';
 import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
 import type { Filesystem } from '../statistics/disk-usage.ts';
 import type { NodeStorage } from '../statistics/storage-usage.ts';
@@ -25,7 +26,7 @@ export interface HostObservations {
 
 /**
  * Measures the signals. The signals of a filesystem that cannot be read are absent, and their thresholds then count as not
- * crossed. If the cgroup of the host cannot be read, all memory counts as available.
+ * crossed.
  */
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
@@ -36,8 +37,7 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   ]);
   const found = new Map<Signal, Observation>();
   const capacity = hostCapacity().memoryBytes;
-  if (capacity > 0)
-    found.set('memory.available', { available: Math.max(0, capacity - node.memory.workingSetBytes), capacity });
+  if (capacity > 0) found.set('memory.available', { available: availableMemory(capacity, node), capacity });
   if (allPods !== undefined && allocatable > 0) {
     found.set('allocatableMemory.available', {
       available: Math.max(0, allocatable - allPods.memory.workingSetBytes),
@@ -100,4 +100,9 @@ export function reclaimSteps(
   if (!dedicatedImages) return ['dead-containers', 'unused-images'];
   // The writable layers are then on the filesystem of the root directory.
   return splitContainers ? ['dead-containers'] : [];
+}
+
+/** Returns the memory without the working set of the host, or what the kernel reports if its cgroup cannot be read. */
+function availableMemory(capacity: number, { memory: { workingSetBytes } }: CgroupUsage): number {
+  return workingSetBytes === 0 ? freemem() : Math.max(0, capacity - workingSetBytes);
 }

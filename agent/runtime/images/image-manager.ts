@@ -4,7 +4,7 @@
  */
 import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
 import type { PodEventRecorder } from '../../base/model/pod-events.ts';
-import type { Container, Pod } from '../../base/model/pod.ts';
+import type { Container, Pod, Volume } from '../../base/model/pod.ts';
 import type { ReferencedObjects } from '../../base/model/referenced-objects.ts';
 import { PullFailures } from './pull-failures.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
@@ -162,9 +162,9 @@ export class ImageManager {
     }
   }
 
-  /** Returns the id of an image that a volume of the pod mounts. The policy of the first such volume decides about a pull. */
-  async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
-    const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
+  /** Returns the id of the image of a volume, and pulls it by the policy of the volume. */
+  async ensureVolumeImage(pod: Pod, image: NonNullable<Volume['image']>, signal: AbortSignal): Promise<string> {
+    const { reference = '', pullPolicy: policy } = image;
     const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };
     return (await this.ensure(pod, container, 'regular', signal)).id;
   }

@@ -216,8 +216,8 @@ export class ContainerStarter {
     const ids = new Map<string, string>();
     for (const { name, image } of pod.spec.volumes ?? []) {
       const reference = image?.reference ?? '';
-      if (image === undefined || !mounted.has(name) || ids.has(reference)) continue;
-      const ensure = (): Promise<string> => this.#options.images.ensureVolumeImage(pod, reference, signal);
+      if (image === undefined || !mounted.has(name)) continue;
+      const ensure = (): Promise<string> => this.#options.images.ensureVolumeImage(pod, image, signal);
       ids.set(reference, await this.#ensureImage(failed, ensure));
     }
     return ids;

@@ -23,7 +23,11 @@ function varint(value: number): Buffer {
 /** Writes a length-delimited field. Writes nothing for an empty value. */
 export function bytesField(number: number, value: Buffer | string): Buffer {
   const bytes = typeof value === 'string' ? Buffer.from(value) : value;
-  return bytes.length === 0 ? bytes : Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes]);
+  return bytes.length === 0 ? bytes : delimited(number, bytes);
+}
+
+function delimited(number: number, bytes: Buffer): Buffer {
+  return Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes]);
 }
 
 /** Encodes an enum or an integer. The zero value is left out, as proto3 requires. */
@@ -34,7 +38,7 @@ export function enumField(number: number, value: number): Buffer {
 /** Encodes a map from strings to bytes, one entry per field. */
 export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buffer {
   return Buffer.concat(
-    [...map].map(([key, value]) => bytesField(number, Buffer.concat([bytesField(1, key), bytesField(2, value)]))),
+    [...map].map(([key, value]) => delimited(number, Buffer.concat([bytesField(1, key), bytesField(2, value)]))),
   );
 }
 

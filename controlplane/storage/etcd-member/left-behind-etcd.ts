@@ -12,13 +12,24 @@ export const STOP_MS = 10_000;
 /** How often it is checked whether the process has exited. */
 const CHECK_MS = 50;
 
-/** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. Rejects if there is no such process. */
+/** Terminates a process of etcd. Resolves when it has exited. Kills it after 10 s. */
 export async function stopEtcdProcess(pid: number, dataDirectory: string, clock: Clock): Promise<void> {
-  process.kill(pid, 'SIGTERM');
   const end = clock.monotonic() + STOP_MS;
+  let isAsked = false;
   while (await isEtcdOf(pid, dataDirectory)) {
-    if (clock.monotonic() > end) process.kill(pid, 'SIGKILL');
+    if (!isAsked) signal(pid, 'SIGTERM');
+    isAsked = true;
+    if (clock.monotonic() > end) signal(pid, 'SIGKILL');
     await clock.sleep(CHECK_MS);
+  }
+}
+
+/** Sends a signal to a process, which may have exited in the meantime. */
+function signal(pid: number, name: 'SIGTERM' | 'SIGKILL'): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 

@@ -403,3 +403,17 @@ describe('a pull', () => {
     assert.equal(pulls[0]?.image, pinned);
   });
 });
+
+describe('the image of a volume', () => {
+  it('is pulled by the policy of its own volume', async () => {
+    const { manager, requests } = setUp({}, { present: ['a:1'] });
+    const { signal } = new AbortController();
+    const never = { reference: 'b:1', pullPolicy: 'Never' };
+    await assert.rejects(
+      manager.ensureVolumeImage(podOf('p'), never, signal),
+      refused('ErrImageNeverPull', 'Container image "b:1" is not present with pull policy of Never'),
+    );
+    assert.equal(await manager.ensureVolumeImage(podOf('p'), { ...never, reference: 'a:1' }, signal), 'a:1');
+    assert.deepEqual(requests, ['Never false undefined', 'Never true false']);
+  });
+});
