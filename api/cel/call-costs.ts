@@ -1,7 +1,7 @@
 /**
  * Estimates the maximum cost of a call and the size of its result from the sizes of its arguments. It has one table by
  * function name, with the cost factors of Kubernetes' CEL environment. These values decide which rules a definition may
- * have, so they must match kube-apiserver's. `cost-estimate.ts` walks the expression and calls this module.
+ * have, so they must match kube-apiserver's.
  */
 import {
   ANYTHING,
@@ -186,10 +186,10 @@ const compares: CallCost = (_target, [a, b]) => {
 };
 
 const ordersTexts: CallCost = (target, args) => {
-  const known = args.find(({ type }) => type.kind !== 'dyn');
-  if (known !== undefined && !isText(known.type)) return undefined;
+  const typed = args.find(({ type }) => type.kind !== 'dyn');
+  if (typed !== undefined && !isText(typed.type)) return undefined;
   const texts = compares(target, args)?.cost ?? ONE;
-  return { cost: known === undefined ? union(ONE, texts) : texts };
+  return { cost: typed === undefined ? union(ONE, texts) : texts };
 };
 
 const equals: CallCost = (target, args) => {

@@ -1,9 +1,7 @@
 /**
  * Compiles CEL expressions against declared variables, and evaluates them within a cost budget.
  *
- * Compile errors have cel-go's format (`ERROR: <input>:1:6: …` with the source line and a marker). Evaluation errors
- * are a `CelError` with a short text. Validation rules of custom resources, admission policies and match conditions use
- * this module.
+ * Compile errors have cel-go's format: `ERROR: <input>:1:6: …`.
  */
 import { authorizerFunctions } from './authorizer.ts';
 import { collectionFunctions } from './collections.ts';
@@ -28,7 +26,7 @@ const CALL_BUDGET = 1_000_000;
 const MAX_FAULTS = 100;
 const MAX_CODE_POINTS = 100_000;
 
-/** Parts of the language that are declared for some expressions only. All others are the same everywhere. */
+/** Parts of the language that are declared for some expressions only. */
 interface CelLibraries {
   /** The macro `cel.bind`, which Kubernetes declares for the selectors of devices alone. */
   readonly bindings?: boolean;
@@ -66,7 +64,7 @@ export interface Program {
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
 
-/** The error of an expression that is not valid. The message has the first `MAX_FAULTS` faults with their positions. */
+/** The error of an expression that is not valid. */
 export class CelCompileError extends Error {
   /** `program instantiation` if the types are right, but a part that is constant has no value. */
   readonly stage: 'compilation' | 'program instantiation';

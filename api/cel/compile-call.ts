@@ -26,20 +26,20 @@ export function compileOverloads(
   args: readonly Compiled[],
 ): Compiled {
   let result: CelType | undefined;
-  const candidates = overloads.filter(({ args: wanted, result: given }) => {
+  const candidates = overloads.filter(({ args: wanted, result: declared }) => {
     if (wanted.length !== args.length) return false;
     const bound = new Map<string, CelType>();
     if (!wanted.every((type, index) => fits(type, args[index]?.type ?? dyn, bound))) return false;
-    result = join(result, substitute(given, bound));
+    result = join(result, substitute(declared, bound));
     return true;
   });
   if (candidates.length === 0) {
-    const [first = '', ...rest] = args.map(({ type }) => showType(type));
-    const shown = isMethod ? `${first}.(${rest.join(', ')})` : `(${[first, ...rest].join(', ')})`;
+    const [first = '', ...others] = args.map(({ type }) => showType(type));
+    const shown = isMethod ? `${first}.(${others.join(', ')})` : `(${[first, ...others].join(', ')})`;
     return compiler.fault(at, `found no matching overload for '${name}' applied to '${shown}'`);
   }
   const [first] = candidates;
-  const known = candidates.length === 1 && args.every(({ type }) => !isOpen(type));
+  const isDecided = candidates.length === 1 && args.every(({ type }) => !isOpen(type));
   const runs = args.map(({ run }) => run);
   const chosenFor = (values: readonly CelValue[]): Overload | undefined =>
     candidates.find(({ args: wanted }) => wanted.every((type, index) => hasType(values[index] ?? null, type)));
@@ -52,7 +52,7 @@ export function compileOverloads(
       frame.spend(1);
       const values = runs.map((run) => run(frame));
       // Null fits the types of times and of the libraries when the expression is compiled, but no overload takes it.
-      const chosen = known && !values.includes(null) ? first : chosenFor(values);
+      const chosen = isDecided && !values.includes(null) ? first : chosenFor(values);
       if (chosen === undefined) throw new CelError(noOverload(name, values));
       return chosen.run(values, frame);
     },

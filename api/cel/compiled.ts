@@ -1,7 +1,4 @@
-/**
- * Defines a compiled part of an expression and the frame in which it runs. The compiler, macros and operators share
- * these types.
- */
+/** Defines a compiled part of an expression and the frame in which it runs. */
 import type { Spending } from './functions.ts';
 import type { Expr } from './parser.ts';
 import type { CelType } from './types.ts';

@@ -208,8 +208,8 @@ export class Compiler implements ExpressionCompiler {
       return errorType;
     }
     if (type.kind === 'opaque') {
-      const known = OPAQUE_MEMBERS.get(`${type.name}.${field}`);
-      if (known !== undefined) return known;
+      const memberType = OPAQUE_MEMBERS.get(`${type.name}.${field}`);
+      if (memberType !== undefined) return memberType;
       this.fault(at, `type '${type.name}' does not support field selection`);
       return errorType;
     }
@@ -265,15 +265,15 @@ export class Compiler implements ExpressionCompiler {
       type: map(key ?? unbound, value ?? unbound),
       run(frame) {
         frame.spend(30);
-        const made: CelMap = new Map();
+        const built: CelMap = new Map();
         for (const entry of compiled) {
           const name = keyOf(entry.key.run(frame));
           const inner = entry.value.run(frame);
-          if (made.has(name)) throw new CelError(`insert failed: key ${String(name)} already exists`);
-          if (!entry.isOptional || !(inner instanceof Optional)) made.set(name, inner);
-          else if (inner.value !== undefined) made.set(name, inner.value);
+          if (built.has(name)) throw new CelError(`insert failed: key ${String(name)} already exists`);
+          if (!entry.isOptional || !(inner instanceof Optional)) built.set(name, inner);
+          else if (inner.value !== undefined) built.set(name, inner.value);
         }
-        return made;
+        return built;
       },
     };
   }
@@ -297,13 +297,13 @@ export class Compiler implements ExpressionCompiler {
       type,
       run(frame) {
         frame.spend(40);
-        const made = new Map<string, CelValue>();
+        const built = new Map<string, CelValue>();
         for (const field of compiled) {
           const value = field.value.run(frame);
-          if (!field.isOptional || !(value instanceof Optional)) made.set(field.name, value);
-          else if (value.value !== undefined) made.set(field.name, value.value);
+          if (!field.isOptional || !(value instanceof Optional)) built.set(field.name, value);
+          else if (value.value !== undefined) built.set(field.name, value.value);
         }
-        return new MessageValue(name, made);
+        return new MessageValue(name, built);
       },
     };
   }

@@ -2,8 +2,7 @@
  * Estimates the maximum cost of an expression from its tree and from the maximum sizes of its variables. A definition
  * is rejected if its rules may exceed the cost limit.
  *
- * The estimate follows the rules of cel-go, because a definition that kube-apiserver accepts must be accepted here: a
- * macro costs as much as its expanded loop, and an unknown size counts as unbounded.
+ * The estimate follows the rules of cel-go, because a definition that kube-apiserver accepts must be accepted here.
  */
 import { callCost, type CallEstimate, type CostNode, sizeOf } from './call-costs.ts';
 import { ANYTHING, exactly, NOTHING, ONE, product, type Range, sum, union } from './cost-range.ts';
@@ -211,8 +210,8 @@ class Estimate {
     }
     if ((name === 'optMap' || name === 'optFlatMap') && first?.kind === 'ident' && second !== undefined) {
       const asked = sum(this.cost(target), ONE);
-      const made = sum(LIST, this.#bound(first.name, undefined, sum(this.cost(target), ONE), second));
-      return sum(asked, union(name === 'optMap' ? sum(made, ONE) : made, ONE));
+      const mapped = sum(LIST, this.#bound(first.name, undefined, sum(this.cost(target), ONE), second));
+      return sum(asked, union(name === 'optMap' ? sum(mapped, ONE) : mapped, ONE));
     }
     const loop = comprehensionOf(expr);
     return loop === undefined ? undefined : this.#loop(expr, loop);
@@ -238,7 +237,7 @@ class Estimate {
     this.#locals.push(...locals);
     const condition = filter === undefined ? undefined : this.cost(filter);
     const inner = this.cost(body);
-    const made = this.#size(body);
+    const bodySize = this.#size(body);
     this.#locals.length -= locals.length;
     const count = this.#sizeOrAny(target);
     const { start, each, end } = LOOPS[kind](inner, condition);
@@ -246,7 +245,7 @@ class Estimate {
     else {
       this.#sizes.set(expr, count);
       if (kind === 'list') {
-        const value = union(NOTHING, made ?? ANYTHING);
+        const value = union(NOTHING, bodySize ?? ANYTHING);
         this.#entries.set(expr, { isList: true, key: ONE, value });
       }
     }
@@ -292,8 +291,8 @@ class Estimate {
   }
 
   #size(expr: Expr): Range | undefined {
-    const known = this.#sizes.get(expr) ?? literalSize(expr);
-    if (known !== undefined) return known;
+    const computed = this.#sizes.get(expr) ?? literalSize(expr);
+    if (computed !== undefined) return computed;
     const path = this.#path(expr);
     const max = path.length === 0 ? undefined : this.#sizeAt(path);
     if (max !== undefined) {

@@ -1,4 +1,4 @@
-/** Splits the source of a CEL expression into tokens. The parser calls it. */
+/** Splits the source of a CEL expression into tokens. */
 
 /** A token. `at` and `end` are its offsets in the source in UTF-16 code units; `end` is that after it. */
 export interface Token {
@@ -168,9 +168,9 @@ function textOf(body: string, refuse: () => LexicalError): string {
     const hex = x ?? u ?? bigU;
     if (hex !== undefined) return characterOf(Number.parseInt(hex, 16), refuse);
     if (octal !== undefined) return characterOf(Number.parseInt(octal, 8), refuse);
-    const known = PLAIN_ESCAPES.get(plain);
-    if (known === undefined) throw refuse();
-    return known;
+    const escaped = PLAIN_ESCAPES.get(plain);
+    if (escaped === undefined) throw refuse();
+    return escaped;
   });
 }
 
@@ -188,10 +188,10 @@ function bytesOf(body: string, refuse: () => LexicalError): Uint8Array {
     parts.push(Buffer.from(body.slice(last, found.index)));
     last = found.index + found[0].length;
     const [, x, , , octal, plain = ''] = found;
-    const known = PLAIN_ESCAPES.get(plain);
+    const escaped = PLAIN_ESCAPES.get(plain);
     if (x !== undefined) parts.push(Buffer.from([Number.parseInt(x, 16)]));
     else if (octal !== undefined) parts.push(Buffer.from([Number.parseInt(octal, 8)]));
-    else if (known !== undefined) parts.push(Buffer.from(known));
+    else if (escaped !== undefined) parts.push(Buffer.from(escaped));
     else throw refuse();
   }
   parts.push(Buffer.from(body.slice(last)));

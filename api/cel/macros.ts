@@ -1,6 +1,6 @@
 /**
  * Compiles macros, which look like calls but bind variables or test for a member: `has`, `all`, `map`, `cel.bind`,
- * `optMap` and others. The compiler calls it before it looks for a function.
+ * `optMap` and others.
  */
 import { CelSyntaxError } from './lexer.ts';
 import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
@@ -362,7 +362,7 @@ function mapProjection(compiler: ExpressionCompiler, parts: Comprehension): Comp
     return {
       type,
       run(frame) {
-        const made: CelMap = new Map();
+        const result: CelMap = new Map();
         const [slot = 0] = loop.slots;
         for (const _step of steps(loop, frame)) {
           const key = frame.locals[slot];
@@ -370,11 +370,11 @@ function mapProjection(compiler: ExpressionCompiler, parts: Comprehension): Comp
           const value = body.run(frame);
           const entries = isEntry ? (entriesOf(value) ?? []) : [[key as string, value] as const];
           for (const [name, inner] of entries) {
-            if (made.has(name)) throw new CelError(`insert failed: key ${String(name)} already exists`);
-            made.set(name, inner);
+            if (result.has(name)) throw new CelError(`insert failed: key ${String(name)} already exists`);
+            result.set(name, inner);
           }
         }
-        return made;
+        return result;
       },
     };
   });

@@ -266,10 +266,7 @@ const COMPILING_STEPS = 10;
 /** The patterns for which each evaluation has paid and which are still kept for it. */
 const paidPatterns = new WeakMap<Spending, PatternCache<true>>();
 
-/**
- * Charges an evaluation for compiling a pattern from data. Literal patterns are free, because they are compiled with the
- * expression. The charge does not depend on the patterns that other evaluations have compiled.
- */
+/** Charges an evaluation for compiling a pattern from data, once while the pattern is kept for the evaluation. */
 export function payForPattern(source: string, spending: Spending): void {
   const paid = paidPatterns.get(spending) ?? new PatternCache<true>(MAX_KEPT_INSTRUCTIONS);
   paidPatterns.set(spending, paid);

@@ -131,9 +131,9 @@ function fixed(value: number, precision: number): string {
     return precision === 0 ? String(BigInt(value)) : `${BigInt(value)}.${'0'.repeat(precision)}`;
   const rounded = value.toFixed(precision);
   const exact = value.toFixed(MAX_DIGITS);
-  const rest = exact.slice(exact.indexOf('.') + 1 + precision);
-  if (!/^50*$/.test(rest)) return rounded;
-  const down = exact.slice(0, exact.length - rest.length).replace(/\.$/, '');
+  const dropped = exact.slice(exact.indexOf('.') + 1 + precision);
+  if (!/^50*$/.test(dropped)) return rounded;
+  const down = exact.slice(0, exact.length - dropped.length).replace(/\.$/, '');
   return /[02468]$/.test(down) ? down : rounded;
 }
 

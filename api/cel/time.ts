@@ -42,17 +42,17 @@ export function parseTimestamp(text: string): Timestamp {
 
 /** Formats a timestamp by RFC 3339 in UTC, with as many fraction digits as it needs. */
 export function formatTimestamp({ ns }: Timestamp): string {
-  const rest = ((ns % SECOND) + SECOND) % SECOND;
-  const seconds = (ns - rest) / SECOND;
+  const remainder = ((ns % SECOND) + SECOND) % SECOND;
+  const seconds = (ns - remainder) / SECOND;
   const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);
-  const fraction = rest === 0n ? '' : `.${trimEnd(String(rest).padStart(9, '0'), '0')}`;
+  const fraction = remainder === 0n ? '' : `.${trimEnd(String(remainder).padStart(9, '0'), '0')}`;
   return `${base}${fraction}Z`;
 }
 
 /** Returns the whole units (of so many nanoseconds) since 1970, rounded down, as Go counts them also before 1970. */
 export function wholeSince1970({ ns }: Timestamp, unitNs: bigint): bigint {
-  const rest = ns % unitNs;
-  return ns / unitNs - (rest < 0n ? 1n : 0n);
+  const remainder = ns % unitNs;
+  return ns / unitNs - (remainder < 0n ? 1n : 0n);
 }
 
 const MILLISECOND = 1_000_000n;

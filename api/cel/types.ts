@@ -88,12 +88,12 @@ type Bindings = Map<string, CelType>;
 export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map()): boolean {
   if (wanted === unbound) return true;
   if (wanted.kind === 'param') {
-    const known = bound.get(wanted.name);
-    if (known === undefined || known.kind === 'dyn') {
+    const boundType = bound.get(wanted.name);
+    if (boundType === undefined || boundType.kind === 'dyn') {
       bound.set(wanted.name, actual);
       return true;
     }
-    return fits(known, actual, bound) || fits(actual, known, bound);
+    return fits(boundType, actual, bound) || fits(actual, boundType, bound);
   }
   if (isOpen(wanted) || isOpen(actual)) return true;
   if (actual.kind === 'null') {

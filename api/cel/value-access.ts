@@ -77,7 +77,7 @@ export function coerce(type: CelType, value: CelValue): CelValue {
   }
 }
 
-/** Converts JSON values to the declared type: a number to a double, a text to a timestamp, a duration or bytes. */
+/** Returns a part that converts its JSON values to the declared type, as `coerce` does. */
 export function coerced(type: CelType, run: Run): Run {
   if (!['double', 'timestamp', 'duration', 'bytes'].includes(type.kind)) return run;
   return (frame) => coerce(type, run(frame));

@@ -1,7 +1,7 @@
 /**
  * Provides the credentials by which a client authenticates to the server: none, a bearer token (fixed, or from a file that is
  * replaced), basic authentication, or a client certificate (fixed, or from files that are rotated). `exec-plugin.ts` provides
- * those of exec plugins. The HTTP client reads the credentials before each request and reports when the server answered 401.
+ * those of exec plugins.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
@@ -37,10 +37,7 @@ export function fixedCredentials(presented: PresentedCredentials): ClientCredent
 /** Tokens that are mounted into pods are replaced before they expire, so reading them once a minute is enough. */
 const TOKEN_FILE_CHECK_MS = 60_000;
 
-/**
- * Reads the file again periodically, because the kubelet replaces tokens before they expire. As in client-go, `initial` is the
- * token until the file can be read.
- */
+/** Presents a token from a file, which is read again periodically. As in client-go, `initial` is used until it can be read. */
 export function tokenFileCredentials(path: string, clock: Clock, initial?: string): ClientCredentials {
   const read = rereadText(path, clock, TOKEN_FILE_CHECK_MS, initial);
   return {

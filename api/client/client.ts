@@ -1,7 +1,6 @@
 /**
- * Defines the client interface. The agent and the commands use it over HTTP(S) (`http-client.ts`). Controllers in the process
- * of the control plane use it directly (`controlplane/server/direct-client.ts`). Both throw `StatusError`s and return objects
- * that the caller owns.
+ * Defines the client interface, which is implemented over HTTP(S) (`http-client.ts`), and in the process of the control plane
+ * without it (`controlplane/server/direct-client.ts`).
  */
 import type { KubeList, KubeObject } from '../meta/object.ts';
 
@@ -64,7 +63,7 @@ export interface ClientDeleteOptions {
   readonly signal?: AbortSignal;
 }
 
-/** An event of a watch. The object of a bookmark has a resource version only. */
+/** An event of a watch. The object of a bookmark has no name: it carries a resource version. */
 export interface ClientWatchEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK';
   readonly object: KubeObject;

@@ -1,9 +1,7 @@
 /**
  * Reports what happens to objects as core/v1 Events. Reporting returns at once and never fails. A repeated event increments the
- * count of the first one, many similar events become one combined event, and an object with too many events is throttled. The
- * writes are sent one after another from a bounded queue. Events that do not fit into it are dropped.
- *
- * The limits are those of client-go's event correlator.
+ * count of the first one, many similar events become one combined event, and an object with too many events is throttled, with
+ * the limits of client-go's event correlator.
  */
 import { apiVersionOf, type KubeObject } from '../meta/object.ts';
 import { isNotFound, isStatusError } from '../meta/status-error.ts';
@@ -120,20 +118,20 @@ export class CoreEventRecorder implements EventRecorder {
     const { client, component, host } = this.#options;
     const namespace = namespaceOf(report.regarding);
     const now = formatTime(report.at);
-    const known = this.#remembered.get(key);
-    if (known !== undefined) {
-      const patch = { count: known.count + 1, lastTimestamp: now, message };
+    const previous = this.#remembered.get(key);
+    if (previous !== undefined) {
+      const patch = { count: previous.count + 1, lastTimestamp: now, message };
       try {
-        await client.patch(events, namespace, known.name, { type: 'strategic', body: patch });
-        known.count++;
-        remember(this.#remembered, key, known);
+        await client.patch(events, namespace, previous.name, { type: 'strategic', body: patch });
+        previous.count++;
+        remember(this.#remembered, key, previous);
         return;
       } catch (error) {
         if (!isNotFound(error)) throw error;
       }
     }
-    const count = known === undefined ? 1 : known.count + 1;
-    const firstTimestamp = known?.firstTimestamp ?? now;
+    const count = previous === undefined ? 1 : previous.count + 1;
+    const firstTimestamp = previous?.firstTimestamp ?? now;
     const name = this.#writes.nameOf(report.regarding, report.at);
     await client.create(events, namespace, {
       apiVersion: 'v1',

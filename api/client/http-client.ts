@@ -1,9 +1,7 @@
 /**
- * Implements `Client` over HTTP(S). It builds the paths and query parameters of the API, and turns responses into objects and
- * `StatusError`s. Requests are rate limited. A request is repeated if the server asked for that or never received it, once
- * if the server refused credentials that can be renewed, and a GET also after any other failure of its connection. After
- * failures of connections, a request is repeated as often as there are servers. Watches are read only as fast as the caller
- * consumes them.
+ * Implements `Client` over HTTP(S). Requests are rate limited and may be sent several times: when the server asks for it, never
+ * received them or refused credentials that can be renewed, and GETs also when their connection failed. Watches are read only
+ * as fast as the caller consumes them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import type { Readable } from 'node:stream';
@@ -116,7 +114,7 @@ export class HttpClient implements Client {
     this.#transport.trust(ca);
   }
 
-  /** Makes later requests use new connections. Running requests may finish. Watches end and are resumed. */
+  /** Makes later requests use new connections. Watches end, and other running requests may finish. */
   renewConnections(): void {
     this.#transport.renewConnections();
   }
@@ -224,8 +222,7 @@ export class HttpClient implements Client {
 
   /**
    * Sends a request to any path, and resolves to a response with a status below 400. The caller must read or destroy its body.
-   * Rejects with a `StatusError` for any other response, with the error of the connection or of the credentials if there is no
-   * response, and with the reason of the signal.
+   * Rejects with a `StatusError` for another status, and with another error if there is no response.
    */
   async raw(request: RawRequest): Promise<TransportResponse> {
     const { body, contentType } = this.#encoded(request);
@@ -256,8 +253,7 @@ export class HttpClient implements Client {
           isWatch: request.isWatch === true,
         });
       } catch (error) {
-        // A session that died while it was idle is noticed only now. One retry is enough, because a server that is down stays
-        // down, but each other server is tried as well.
+        // A session that died while it was idle is noticed only now.
         const mayRepeat = error instanceof NotSentError || request.method === 'GET';
         if (mayRepeat && !request.signal?.aborted && attempt < servers.all.length) continue;
         throw error;
@@ -322,10 +318,7 @@ export class HttpClient implements Client {
     return { method, server: this.#transport.server };
   }
 
-  /**
-   * Encodes a body. Texts and buffers are sent unchanged. An object is sent in the format of the client, or as JSON if the
-   * caller gives another content type.
-   */
+  /** Encodes a body. Texts and buffers are sent unchanged. */
   #encoded({ body, contentType = JSON_TYPE }: RawRequest): {
     readonly body: Buffer | string | undefined;
     readonly contentType: string;

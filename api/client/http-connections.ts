@@ -1,6 +1,6 @@
 /**
  * Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A session with open
- * requests pings the server regularly. `http-transport.ts` opens the connections and decides which one is used.
+ * requests pings the server regularly.
  */
 import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';

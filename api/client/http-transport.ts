@@ -1,7 +1,6 @@
 /**
- * Manages the connections to an API server, the current one of a list: a single HTTP/2 session if the server supports it,
- * otherwise a keep-alive pool of HTTP/1.1, also for plain `http://`. After a session is lost or its credentials are replaced,
- * the next request opens a new session. `http-client.ts` adds the API on top of it.
+ * Manages the connection to the current API server of a list: an HTTP/2 session if both sides support it, otherwise a
+ * keep-alive pool of HTTP/1.1. `http-client.ts` adds the API on top of it.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions, type PeerCertificate } from 'node:tls';

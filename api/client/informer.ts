@@ -54,7 +54,7 @@ export interface InformersOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Whether to read the initial contents with a watch. False for direct clients, whose lists are cheap. */
+  /** Whether to read the initial contents with a watch. */
   readonly watchList?: boolean;
   /** Checks each object and returns what the cache gets. Throws if it is malformed. */
   readonly shape?: ShapeObject;
@@ -76,9 +76,9 @@ export class Informers {
   /** Returns the shared informer of the resource and selection, and starts it if it is new. */
   for<T = KubeObject>(resource: ResourceOf<T>, selection: ReflectorSelection = {}): Informer<T> {
     const key = keyOf(resource, selection);
-    const known = this.#informers.get(key);
+    const existing = this.#informers.get(key);
     // The constant of the resource guarantees the type of the objects in the cache.
-    if (known !== undefined) return known.informer as unknown as Informer<T>;
+    if (existing !== undefined) return existing.informer as unknown as Informer<T>;
     const informer = new CachingInformer(resource, this.#options);
     const stop = new AbortController();
     const run = runReflector(
@@ -210,15 +210,15 @@ class CachingInformer implements Informer {
 
   /** Replaces the contents, and calls the handlers for what differs. Yields when the slice is spent. */
   *#replace(items: readonly KubeObject[], resourceVersion: string, slice: TimeSlice): Generator<void, void, undefined> {
-    const kept = new Set<string>();
+    const presentNames = new Set<string>();
     for (const item of items) {
-      kept.add(namespacedName(item));
+      presentNames.add(namespacedName(item));
       this.#put(item);
       if (slice.isSpent) yield;
     }
-    if (kept.size !== this.#size) {
+    if (presentNames.size !== this.#size) {
       for (const object of this.list()) {
-        if (kept.has(namespacedName(object))) continue;
+        if (presentNames.has(namespacedName(object))) continue;
         this.#remove(object);
         if (slice.isSpent) yield;
       }

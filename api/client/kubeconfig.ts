@@ -187,19 +187,19 @@ interface AccessOptions {
 }
 
 /**
- * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` with the
- * file if the kubeconfig lacks one of them or if the file of the CA cannot be read, and an `Error` for a wrong exec plugin.
- * Files of tokens, and pairs of files of certificates and keys, are read with the first request.
+ * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` if the
+ * kubeconfig lacks one of them or has one that cannot be used, and an `Error` for a wrong exec plugin. Files of tokens, and
+ * pairs of files of certificates and keys, are read with the first request.
  */
 export async function serverAccess(config: LoadedKubeconfig, options: AccessOptions): Promise<ServerAccess> {
   const where = config.files.join(', ');
   const contextName = options.context ?? config.currentContext;
   const context = config.contexts.get(contextName);
   if (context === undefined) {
-    const known = [...config.contexts.keys()].join(', ') || 'none';
+    const contextNames = [...config.contexts.keys()].join(', ') || 'none';
     if (contextName === '')
-      throw new KubeconfigError(`kubeconfig ${where} has no current-context; set it to one of: ${known}`);
-    throw new KubeconfigError(`kubeconfig ${where} has no context "${contextName}"; it has: ${known}`);
+      throw new KubeconfigError(`kubeconfig ${where} has no current-context; set it to one of: ${contextNames}`);
+    throw new KubeconfigError(`kubeconfig ${where} has no context "${contextName}"; it has: ${contextNames}`);
   }
   const clusterName = context.value.cluster ?? '';
   const cluster = config.clusters.get(clusterName);
@@ -233,10 +233,7 @@ export async function serverAccess(config: LoadedKubeconfig, options: AccessOpti
   };
 }
 
-/**
- * Returns the credentials of a user, for any server. The configuration of webhooks names users after their servers. Throws for
- * an unknown user.
- */
+/** Returns the credentials of a user, for any server. Throws for an unknown user. */
 export async function userCredentials(
   config: LoadedKubeconfig,
   name: string,
@@ -357,11 +354,14 @@ export function newKubeconfig(options: {
   const { cluster, user, credentials, otherServers = [] } = options;
   const extension = { servers: otherServers };
   const context = `${user}@${cluster}`;
-  let shown: KubeconfigUser;
-  if ('token' in credentials) shown = { token: credentials.token };
+  let userEntry: KubeconfigUser;
+  if ('token' in credentials) userEntry = { token: credentials.token };
   else if ('certificate' in credentials) {
-    shown = { 'client-certificate-data': base64(credentials.certificate), 'client-key-data': base64(credentials.key) };
-  } else shown = { 'client-certificate': credentials.certificateFile, 'client-key': credentials.keyFile };
+    userEntry = {
+      'client-certificate-data': base64(credentials.certificate),
+      'client-key-data': base64(credentials.key),
+    };
+  } else userEntry = { 'client-certificate': credentials.certificateFile, 'client-key': credentials.keyFile };
   return {
     apiVersion: 'v1',
     kind: 'Config',
@@ -375,7 +375,7 @@ export function newKubeconfig(options: {
         },
       },
     ],
-    users: [{ name: user, user: shown }],
+    users: [{ name: user, user: userEntry }],
     contexts: [{ name: context, context: { cluster, user } }],
     'current-context': context,
   };

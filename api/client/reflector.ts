@@ -1,9 +1,9 @@
 /**
- * Keeps a copy of a resource current. It reads the whole contents once, with a watch that sends initial events if the server
- * supports it, or else with a paged list. It then follows the changes with watches that resume where the last one ended. It
- * starts over only if the server no longer has that history. Informers are built on it.
+ * Keeps a copy of a resource current. It reads the whole contents, with a watch that sends initial events or with a paged list,
+ * and then follows the changes with watches. Once it has the contents, it starts over only if the server no longer has the
+ * history.
  *
- * The sink receives every change after the last `replace` exactly once and in order.
+ * The sink receives the changes after the last `replace` once and in order.
  */
 import { namespacedName } from '../meta/namespaced-name.ts';
 import { isExpired, isStatusError } from '../meta/status-error.ts';
@@ -44,10 +44,7 @@ interface ReflectorOptions extends ReflectorSelection {
   readonly resource: Resource;
   readonly clock: Clock;
   readonly logger: Logger;
-  /**
-   * Whether to read the initial contents with a watch. A list is as cheap for a client that calls the API server in its own
-   * process.
-   */
+  /** Whether to read the initial contents with a watch. */
   readonly watchList?: boolean;
   /** Objects pass as they are without it. */
   readonly shape?: ShapeObject;
@@ -117,9 +114,8 @@ class Reflector {
   }
 
   /**
-   * Reads the initial contents as a stream of ADDED events that ends with a marked bookmark. Then follows the changes with the
-   * same watch. If the server refuses initial events, the next step lists instead. Throws if the watch ends before the
-   * bookmark.
+   * Reads the initial contents as a stream of events that ends with a marked bookmark, and then follows the changes with the
+   * same watch. If the server refuses initial events, the next step lists instead.
    */
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;

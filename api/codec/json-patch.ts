@@ -41,10 +41,7 @@ const MOVED_BETWEEN_PAUSES = 5_000_000;
 export const applyJsonPatch = (document: JsonValue, patch: unknown): JsonValue =>
   inOneSlice(jsonPatchSteps(document, patch));
 
-/**
- * Does what `applyJsonPatch` does, and pauses where it takes long: an item that is added at the beginning of a list moves all
- * others.
- */
+/** Does what `applyJsonPatch` does, and pauses after operations that move many list items. */
 export function* jsonPatchSteps(document: JsonValue, patch: unknown): Generator<undefined, JsonValue, undefined> {
   const operations = readOperations(patch);
   const root: Root = { document: cloneJson(document), copiedBytes: 0, movedItems: 0 };
@@ -116,7 +113,7 @@ export function isTestFailure(error: unknown): boolean {
   return error instanceof Error && error.cause instanceof TestFailure;
 }
 
-/** Returns why `applyJsonPatch` failed. A client of the API does not see it, but the author of a webhook or a policy does. */
+/** Returns why `applyJsonPatch` failed. */
 export function patchFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? error.cause.message : error.message;

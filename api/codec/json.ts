@@ -1,7 +1,7 @@
 /**
  * Decodes and encodes JSON as kube-apiserver does.
  *
- * One pass finds what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that are not safe as a double
+ * It reports what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that are not safe as a double
  * (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes U+FFFD.
  * The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
  */
@@ -70,9 +70,8 @@ const MAX_PLAIN_LENGTH = 2 * MAX_DEPTH;
 const AMBIGUOUS = /\\u|e\+|[:[,\s]-?\d{16,}/;
 
 /**
- * Parses a short object with `JSON.parse`, which takes a part of the time, if its encoding is the text itself. Then the text
- * has no duplicate keys and no numbers in another form, which are all that `JSON.parse` hides. Otherwise returns
- * `undefined`.
+ * Parses a short object with `JSON.parse`, if its encoding is the text itself, so that `JSON.parse` hides nothing. Otherwise
+ * returns `undefined`.
  */
 function parsePlain(text: string, maxValues: number): JsonValue | undefined {
   if (text.length > MAX_PLAIN_LENGTH || text.length > 2 * maxValues) return undefined;

@@ -59,10 +59,7 @@ export function hasMessage(struct: StructType): boolean {
 
 /** How messages are written. */
 export interface MessageOptions {
-  /**
-   * Writes the fields that Go's types cannot leave out with their zero values, as kube-apiserver does. Readers take an absent
-   * field for its zero value, so that messages of clients need none of them.
-   */
+  /** Writes the fields that Go's types cannot leave out with their zero values, as kube-apiserver does. */
   readonly writesZeros?: boolean;
 }
 
@@ -79,7 +76,7 @@ export class MessageTypes {
     this.#writesZeros = writesZeros;
   }
 
-  /** Returns the type of a message. The functions that write and read it are compiled on first use. */
+  /** Returns the type of a message. */
   of(struct: StructType): MessageType {
     let type = this.#types.get(struct);
     if (type === undefined) {

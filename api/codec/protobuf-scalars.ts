@@ -45,10 +45,7 @@ const UNIONS = {
   strings: namesOf('JSONSchemaPropsOrStringArray', 'Schema', 'Property'),
 } as const;
 
-/**
- * Writes the seconds since 1970, and the nanoseconds within the second. The text was validated when it was decoded. An invalid
- * one is written as the zero time.
- */
+/** Writes the seconds since 1970, and the nanoseconds within the second. An invalid text is written as the zero time. */
 export function writeTime(writer: ProtobufWriter, value: string): void {
   const before = writer.length;
   const milliseconds = Date.parse(value);

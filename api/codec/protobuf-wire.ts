@@ -62,28 +62,28 @@ export class ProtobufWriter {
       return;
     }
     let size = 1;
-    for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size += 1;
+    for (let remaining = value; remaining >= 128; remaining = Math.floor(remaining / 128)) size += 1;
     this.#at -= size;
     let at = this.#at;
-    let rest = value;
-    while (rest >= 128) {
-      this.#buffer[at] = (rest % 128) + 128;
-      rest = Math.floor(rest / 128);
+    let remaining = value;
+    while (remaining >= 128) {
+      this.#buffer[at] = (remaining % 128) + 128;
+      remaining = Math.floor(remaining / 128);
       at += 1;
     }
-    this.#buffer[at] = rest;
+    this.#buffer[at] = remaining;
   }
 
   /** Writes a signed integer like int32 and int64. A negative one takes ten bytes. */
   integer(value: number | bigint): void {
     if (typeof value === 'number' && value >= 0) return this.varint(value);
-    let rest = BigInt.asUintN(64, BigInt(value));
+    let remaining = BigInt.asUintN(64, BigInt(value));
     const bytes: number[] = [];
-    while (rest >= 128n) {
-      bytes.push(Number(rest & 127n) | 128);
-      rest >>= 7n;
+    while (remaining >= 128n) {
+      bytes.push(Number(remaining & 127n) | 128);
+      remaining >>= 7n;
     }
-    bytes.push(Number(rest));
+    bytes.push(Number(remaining));
     this.#reserve(bytes.length);
     this.#at -= bytes.length;
     this.#buffer.set(bytes, this.#at);
@@ -188,7 +188,7 @@ export class ProtobufReader {
     return this.#at >= this.#end;
   }
 
-  /** Reads a varint below 2^53. A larger one loses precision, but lengths and tags cannot be that large. */
+  /** Reads a varint. One above 2^53 loses precision. */
   varint(): number {
     const first = this.#bytes[this.#at] ?? 0;
     if (first < 128 && this.#at < this.#end) {

@@ -1,9 +1,8 @@
 /**
  * Encodes and decodes the protobuf form of the built-in types: `application/vnd.kubernetes.protobuf`.
  *
- * A body consists of the magic number `k8s\0` and a `runtime.Unknown` that names the type and contains the message. Messages of
- * single objects can be kept and spliced into lists and watch events, so that nothing is encoded twice. Custom resources have
- * no protobuf form.
+ * A body consists of the magic number `k8s\0` and a `runtime.Unknown` that names the type and contains the message. Encoded
+ * objects can be spliced into lists and watch events. Custom resources have no protobuf form.
  */
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { StatusError, newBadRequest } from '../meta/status-error.ts';
@@ -38,10 +37,7 @@ export interface ProtobufCodec {
   encodeEnveloped(object: object): Buffer;
   /** Returns a `WatchEvent` without its length prefix, in parts. Those of the object are not copied. */
   watchEvent(type: string, envelopedObject: readonly Buffer[]): Buffer[];
-  /**
-   * Decodes an enveloped object. Throws a 400 for bytes that are not an envelope of a known kind, and for more than `maxValues`
-   * values.
-   */
+  /** Decodes an enveloped object. Throws a 400 if it is malformed, of an unknown kind, or has more than `maxValues` values. */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /**
    * Decodes the body of a request, whose envelope may leave out version or kind. It returns these two alone for a kind of which
@@ -69,7 +65,7 @@ export class MessageError extends StatusError {
   }
 }
 
-/** Creates a codec. It builds the functions of each message on first use and keeps them. */
+/** Creates a codec. */
 export function createProtobufCodec(schema: Schema, options: MessageOptions = {}): ProtobufCodec {
   return new SchemaProtobufCodec(schema, options);
 }
@@ -288,14 +284,14 @@ function openUnknown(bytes: Uint8Array): Unknown {
 }
 
 function readTypeMeta(reader: ProtobufReader): Partial<TypeMeta> {
-  const found: { apiVersion?: string; kind?: string } = {};
+  const typeMeta: { apiVersion?: string; kind?: string } = {};
   const around = reader.enter();
   while (!reader.done) {
     const tag = reader.varint();
-    if (tag === FIRST) found.apiVersion = reader.string();
-    else if (tag === SECOND) found.kind = reader.string();
+    if (tag === FIRST) typeMeta.apiVersion = reader.string();
+    else if (tag === SECOND) typeMeta.kind = reader.string();
     else reader.skipUnknown(tag, TYPE_META);
   }
   reader.leave(around);
-  return found;
+  return typeMeta;
 }

@@ -21,7 +21,7 @@ function scalarText(value: JsonValue | undefined): string | undefined {
   return `${typeof value} ${String(value)}`;
 }
 
-/** Finds items in a growing list. A list with thousands of items must not be searched once for each item. */
+/** Finds items in a growing list. */
 export class ItemIndex {
   readonly #mergeKey: string;
   readonly #scalars = new Map<string, number>();
@@ -72,13 +72,13 @@ export function orderElements(
   let left = 0;
   let right = 0;
   while (left < serverOnly.length || right < fromPatch.length) {
-    const own = serverOnly[left];
+    const serverItem = serverOnly[left];
     const next = fromPatch[right];
-    const ownFirst =
-      own !== undefined &&
-      (next === undefined || (own.onServer >= 0 && next.onServer >= 0 && own.onServer < next.onServer));
-    if (ownFirst) {
-      ordered.push(own.item);
+    const serverFirst =
+      serverItem !== undefined &&
+      (next === undefined || (serverItem.onServer >= 0 && next.onServer >= 0 && serverItem.onServer < next.onServer));
+    if (serverFirst) {
+      ordered.push(serverItem.item);
       left++;
     } else if (next !== undefined) {
       ordered.push(next.item);

@@ -150,7 +150,7 @@ function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNo
   }
 }
 
-/** Requires that all items have the key by which the order names them. */
+/** Throws, as kube-apiserver does, for items without the merge key and for an order that is not one of objects. */
 function checkPlaces(items: readonly JsonValue[], order: readonly JsonValue[], mergeKey: string): void {
   for (const item of items) requireMergeKey(requireMap(item), mergeKey);
   const place = items.length === 0 ? -1 : order.findIndex((item) => !isJsonObject(item));
@@ -167,11 +167,7 @@ function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefi
   return rules.merges ? mergeList(before, added, rules) : added;
 }
 
-/**
- * Applies one member of a patch to `original`. Null removes the member. A list merges if the schema says so, and an object
- * merges unless the schema says otherwise. All other values replace the member, without the parts that have directives. A
- * `$deleteFromPrimitiveList` removes the scalars that it lists from a list.
- */
+/** Applies one member of a patch to `original`. */
 function mergeMember(
   original: JsonObject,
   key: string,
@@ -203,10 +199,11 @@ function mergeMember(
 }
 
 /** Removes scalars from a list. Objects cannot be removed in this way: kube-apiserver merges them into the list. */
-function deleteFromList(list: JsonValue[], gone: JsonValue[], rules: MemberRules): JsonValue[] {
-  if (list.length === 0 && gone.length === 0) return list;
-  if (elementType([...list, ...gone], [list, gone]) === MAP) return mergeKeyedList(list, gone as JsonObject[], rules);
-  const places = new ItemIndex(gone, '');
+function deleteFromList(list: JsonValue[], removed: JsonValue[], rules: MemberRules): JsonValue[] {
+  if (list.length === 0 && removed.length === 0) return list;
+  if (elementType([...list, ...removed], [list, removed]) === MAP)
+    return mergeKeyedList(list, removed as JsonObject[], rules);
+  const places = new ItemIndex(removed, '');
   return list.filter((item) => places.indexOf(item) < 0);
 }
 
@@ -245,9 +242,9 @@ function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: Membe
   const itemsType = itemType(rules.type);
   if (mergeKey === '')
     throw newErrorWithoutReason(`cannot merge lists without merge key for ${itemsType?.kind ?? 'interface'}`);
-  const { kept, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
+  const { remaining, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
   if (replaced) return additions;
-  const merged = [...kept];
+  const merged = [...remaining];
   const places = new ItemIndex(merged, mergeKey);
   for (const item of additions) {
     requireMergeKey(item, mergeKey);
@@ -260,11 +257,11 @@ function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: Membe
     }
   }
   for (const item of merged) if (isJsonObject(item)) requireMergeKey(item, mergeKey);
-  return orderElements(merged, additions, kept, mergeKey);
+  return orderElements(merged, additions, remaining, mergeKey);
 }
 
 interface ListDirectives {
-  readonly kept: JsonValue[];
+  readonly remaining: JsonValue[];
   readonly additions: JsonObject[];
   readonly replaced: boolean;
 }
@@ -292,9 +289,9 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
         throw newErrorWithoutReason(`unknown patch type: ${goText(item[PATCH])} in map: ${goText(item)}`);
     }
   }
-  const gone = new ItemIndex(deleted, mergeKey);
-  const kept = deleted.length === 0 ? original : original.filter((item) => gone.indexOf(item) < 0);
-  return { kept, additions, replaced };
+  const removed = new ItemIndex(deleted, mergeKey);
+  const remaining = deleted.length === 0 ? original : original.filter((item) => removed.indexOf(item) < 0);
+  return { remaining, additions, replaced };
 }
 
 /**

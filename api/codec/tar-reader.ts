@@ -160,7 +160,7 @@ const LINE_FEED = 0x0a;
  * records.
  */
 function paxRecords(bytes: Buffer): Extensions {
-  const found: { path?: string; linkpath?: string; size?: string } = {};
+  const records: { path?: string; linkpath?: string; size?: string } = {};
   for (let at = 0; at < bytes.length;) {
     const space = bytes.subarray(at, at + 10).indexOf(SPACE);
     const length = space <= 0 ? Number.NaN : Number(bytes.toString('latin1', at, at + space));
@@ -172,10 +172,10 @@ function paxRecords(bytes: Buffer): Extensions {
     // Readers of sparse files take the name and the size of the entry from such records.
     if (key.startsWith('GNU.sparse.')) throw new Error('it has a sparse file');
     if (key === 'path' || key === 'linkpath' || key === 'size')
-      found[key] = record.toString('utf8', equals + 1, record.length - 1);
+      records[key] = record.toString('utf8', equals + 1, record.length - 1);
     at += length;
   }
-  return found;
+  return records;
 }
 
 const paddingOf = (sizeBytes: number): number => (BLOCK - (sizeBytes % BLOCK)) % BLOCK;
@@ -183,7 +183,7 @@ const paddingOf = (sizeBytes: number): number => (BLOCK - (sizeBytes % BLOCK)) %
 /** The bytes of a source, in pieces of any size. */
 class ByteReader {
   readonly #chunks: AsyncIterator<Buffer>;
-  #rest: Buffer = Buffer.alloc(0);
+  #unread: Buffer = Buffer.alloc(0);
 
   constructor(source: AsyncIterable<Buffer>) {
     this.#chunks = source[Symbol.asyncIterator]();
@@ -191,13 +191,13 @@ class ByteReader {
 
   /** Resolves to the next bytes, `most` at most, and to `undefined` at the end. */
   async some(most: number): Promise<Buffer | undefined> {
-    while (this.#rest.length === 0) {
+    while (this.#unread.length === 0) {
       const next = await this.#chunks.next();
       if (next.done === true) return undefined;
-      this.#rest = next.value;
+      this.#unread = next.value;
     }
-    const piece = this.#rest.subarray(0, most);
-    this.#rest = this.#rest.subarray(piece.length);
+    const piece = this.#unread.subarray(0, most);
+    this.#unread = this.#unread.subarray(piece.length);
     return piece;
   }
 

@@ -41,7 +41,7 @@ export function yamlErrorText({ reason, mark }: YAMLException): string {
     return 'yaml: map merge requires map or sequence of maps as the value';
   if (mark === undefined || mark === null) return `yaml: ${reason}`;
   const place: Place = { text: mark.buffer ?? '', position: mark.position, line: mark.line };
-  for (const [known, text] of TOKENS) if (known.test(reason)) return aboutToken(place.line, text);
+  for (const [pattern, text] of TOKENS) if (pattern.test(reason)) return aboutToken(place.line, text);
   if (reason.includes('tab characters')) return aboutToken(place.line, tabText(place));
   if (reason.includes('bad indentation of a mapping entry')) return badEntry(place);
   if (reason.includes('bad indentation of a sequence entry')) return badItem(place);
@@ -97,10 +97,7 @@ function inFlow(reason: string, place: Place): string {
   return aboutStructure(line, `did not find expected ',' or '${closingBracket(place)}'`);
 }
 
-/**
- * Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. Takes time
- * proportional to the length of the text.
- */
+/** Returns the bracket that ends the innermost flow collection around an error. Brackets in quotes do not count. */
 function closingBracket({ text, position }: Place): string {
   const before = text.slice(0, position);
   const open: string[] = [];

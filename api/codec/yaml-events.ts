@@ -22,8 +22,8 @@ const FLOW = /^\s*[[{]/;
  * Returns the events, and in `source` the text to which they point: the given text with some lines indented, and without what
  * follows a document in brackets. Throws `YAMLException`.
  */
-export function eventsOf(given: string): { readonly source: string; readonly events: Event[] } {
-  let source = given;
+export function eventsOf(original: string): { readonly source: string; readonly events: Event[] } {
+  let source = original;
   let left = MAX_REPARSED_CHARACTERS;
   let indentedTo = -1;
   for (;;) {

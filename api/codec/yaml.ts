@@ -186,11 +186,11 @@ interface Loaded {
 /** Matches a tab in front of the first token, which js-yaml skips. Only spaces may indent. */
 const LEADING_TAB = /^(?: *\n)* *\t/;
 
-function load(given: string): Loaded {
-  if (REFUSED.test(given)) throw new YamlSyntaxError('yaml: control characters are not allowed');
-  if (LEADING_TAB.test(given)) throw new YamlSyntaxError('yaml: found character that cannot start any token');
+function load(original: string): Loaded {
+  if (REFUSED.test(original)) throw new YamlSyntaxError('yaml: control characters are not allowed');
+  if (LEADING_TAB.test(original)) throw new YamlSyntaxError('yaml: found character that cannot start any token');
   try {
-    const { source, events } = eventsOf(given);
+    const { source, events } = eventsOf(original);
     refuseTooMany(events);
     keepMissingLineEnd(source, events);
     const documents = constructFromEvents([...events], { source, schema, json: true }) as JsonValue[];
@@ -201,7 +201,7 @@ function load(given: string): Loaded {
   }
 }
 
-/** Counts the values before they are built. A key is an event of its own and counts, too. */
+/** Throws if there are too many values. A key is an event of its own and counts, too. */
 function refuseTooMany(events: readonly Event[]): void {
   if (events.length <= MAX_VALUES) return;
   let values = 0;
@@ -209,7 +209,7 @@ function refuseTooMany(events: readonly Event[]): void {
   if (values > 2 * MAX_VALUES) throw new YamlSyntaxError(`yaml: ${TOO_MANY_VALUES}`);
 }
 
-/** Copies aliased values. Refuses a value that expands to too many values or contains itself. */
+/** Copies the document, so that it is a tree. Throws for one that expands to too many values or contains itself. */
 function unfold(document: JsonValue): JsonValue {
   let nodes = 0;
   const copy = (value: JsonValue, depth: number): JsonValue => {
@@ -372,10 +372,7 @@ function text(value: string, indent: number): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/**
- * Returns a `|` block with the indicator that keeps trailing newlines. Returns a quoted text if it begins with a blank, which
- * parsers interpret differently, or with a newline, or if one of its lines ends in a blank.
- */
+/** Returns a `|` block that keeps trailing newlines, or a quoted text where parsers would read a block differently. */
 function literal(value: string, indent: number): string {
   const body = trimEnd(value, '\n');
   if (body === '' || /^[ \n]| \n| $/.test(body)) return quoteText(value);

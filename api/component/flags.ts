@@ -4,8 +4,7 @@
  *
  * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` instead of `-`
  * in names, short names (`-v 4`, `-v=4`, `-v4`), and `--` to end the flags. The last value of a repeated flag counts, and lists
- * and maps collect all values. Every error is one line that names the flag and, for an unknown name, the most similar known
- * one, if any is similar.
+ * and maps collect all values.
  */
 import { quoteText } from '../meta/quote.ts';
 import { formatDuration, parseDuration } from './duration.ts';
@@ -96,16 +95,16 @@ export function parseFlags<const Table extends FlagTable>(table: Table, argv: re
   const values: Record<string, unknown> = {};
   for (const [key, row] of Object.entries(table)) values[key] = row.default;
   const given = new Set<string>();
-  const rest: string[] = [];
+  const operands: string[] = [];
   const warnings: string[] = [];
   for (let index = 0; index < argv.length; index++) {
     const word = argv[index] ?? '';
     if (word === '--') {
-      rest.push(...argv.slice(index + 1));
+      operands.push(...argv.slice(index + 1));
       break;
     }
     if (!word.startsWith('-') || word === '-') {
-      rest.push(word);
+      operands.push(word);
       continue;
     }
     const { name, inline } = splitWord(word, byName);
@@ -125,7 +124,12 @@ export function parseFlags<const Table extends FlagTable>(table: Table, argv: re
     if (!given.has(key)) warnings.push(...warningsOf(row));
     given.add(key);
   }
-  return { values: values as FlagValues<Table>, given: given as ReadonlySet<keyof Table>, arguments: rest, warnings };
+  return {
+    values: values as FlagValues<Table>,
+    given: given as ReadonlySet<keyof Table>,
+    arguments: operands,
+    warnings,
+  };
 }
 
 function indexByName(table: FlagTable): Map<string, readonly [string, AnyFlag]> {
@@ -137,12 +141,12 @@ function indexByName(table: FlagTable): Map<string, readonly [string, AnyFlag]> 
   return byName;
 }
 
-function splitWord(word: string, known: ReadonlyMap<string, unknown>): { name: string; inline: string | undefined } {
+function splitWord(word: string, rows: ReadonlyMap<string, unknown>): { name: string; inline: string | undefined } {
   const bare = word.replace(/^--?/, '');
   const equals = bare.indexOf('=');
   const name = (equals < 0 ? bare : bare.slice(0, equals)).replaceAll('_', '-');
   // A short name may be followed directly by its value: `-v4`.
-  if (!known.has(name) && /^-\w\d/.test(word) && known.has(word.charAt(1)))
+  if (!rows.has(name) && /^-\w\d/.test(word) && rows.has(word.charAt(1)))
     return { name: word.charAt(1), inline: word.slice(2) };
   return { name, inline: equals < 0 ? undefined : bare.slice(equals + 1) };
 }

@@ -1,6 +1,5 @@
 /**
- * Implements counters, gauges and histograms with labels, and their text exposition. It is built for hot paths: a series is
- * looked up once (`with`), observations are plain additions, and nothing is rendered until `/metrics` is read.
+ * Implements counters, gauges and histograms with labels, and their text exposition.
  *
  * The callers must bound the label values. Names that users choose must not be label values.
  */
@@ -49,10 +48,7 @@ type Kind = 'counter' | 'gauge' | 'histogram';
 
 const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/**
- * Owns the families of one page. A name that is registered again yields the existing family, and throws for another kind of
- * metric.
- */
+/** Owns the families of one page. */
 export class MetricsRegistry {
   readonly #families: MetricFamily<Series>[] = [];
   readonly #names = new Map<string, MetricFamily<Series>>();
@@ -102,10 +98,10 @@ export class MetricsRegistry {
 
   /** Returns the existing family for an existing name, because parts that are started twice in one process share it. */
   #add<S extends Series>(kind: Kind, options: MetricOptions, create: () => S): MetricFamily<S> {
-    const known = this.#names.get(options.name);
-    if (known !== undefined) {
-      if (known.kind !== kind) throw new Error(`metric ${options.name} is a ${known.kind}`);
-      return known as MetricFamily<Series> as MetricFamily<S>;
+    const existing = this.#names.get(options.name);
+    if (existing !== undefined) {
+      if (existing.kind !== kind) throw new Error(`metric ${options.name} is a ${existing.kind}`);
+      return existing as MetricFamily<Series> as MetricFamily<S>;
     }
     const family = new MetricFamily(kind, options, create);
     this.#names.set(options.name, family as unknown as MetricFamily<Series>);
@@ -229,10 +225,7 @@ function escapeValue(value: string): string {
   return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 
-/**
- * Formats numbers as the Prometheus client for Go does: from a million on and below 0.0001 with an exponent, which has a sign
- * and at least two digits. Prometheus compares the labels `le` of buckets as texts.
- */
+/** Formats numbers as the Prometheus client for Go does. Prometheus compares the labels `le` of buckets as texts. */
 export function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';

@@ -49,10 +49,7 @@ const WIRE_TYPES: Readonly<Record<Scalar, number>> = {
 };
 const KEY = tagOf(1, BYTES);
 const VALUE = tagOf(2, BYTES);
-/**
- * The maximum number of values of a message. An object without members takes two bytes in a message, and a hundred times that
- * in memory. The list of two thousand containers has some tens of thousands of values.
- */
+/** The maximum number of values of a message. An empty object takes two bytes in a message, and much more in memory. */
 const MAX_VALUES = 150_000;
 /** The smallest tag. Field numbers begin at 1, and tags have 32 bits. */
 const FIRST_TAG = 8;
@@ -65,8 +62,8 @@ const writer = new ProtobufWriter();
 export function buildCodecs(tables: MessageTables): (message: string) => MessageCodec {
   const messages = new Map<string, Message>();
   const messageOf = (name: string): Message => {
-    const known = messages.get(name);
-    if (known !== undefined) return known;
+    const existing = messages.get(name);
+    if (existing !== undefined) return existing;
     const table = tables[name];
     if (table === undefined) throw new Error(`no message table has ${name}`);
     const fields: Field[] = [];
@@ -217,15 +214,15 @@ function readTag(reader: ProtobufReader): number {
 /** Returns false for a field of another wire type, of which nothing is read. */
 function readField(
   { name, number, tag, type, isList }: Field,
-  found: number,
+  foundTag: number,
   reader: ProtobufReader,
   into: Members,
 ): boolean {
-  if (isPacked(type, isList) && found === tagOf(number, VARINT)) {
+  if (isPacked(type, isList) && foundTag === tagOf(number, VARINT)) {
     (into[name] as unknown[]).push(readScalar(type, reader));
     return true;
   }
-  if (found !== tag) return false;
+  if (foundTag !== tag) return false;
   if (isPacked(type, isList)) {
     const around = reader.enter();
     while (!reader.done) (into[name] as unknown[]).push(readScalar(type, reader));

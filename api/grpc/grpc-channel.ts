@@ -1,10 +1,8 @@
 /**
- * Implements the gRPC client of both halves: a connection to one server, and calls with bytes. The container runtime, plugins,
- * probes, etcd and key management services use it. gRPC is loaded on first use.
+ * Implements the gRPC client of both halves: a connection to one server, and calls with bytes.
  *
- * Everything that a server sends is bounded: a message by `largestMessageBytes` (also after decompression), headers by the
- * HTTP/2 client of Node.js, a call by its deadline, and the message of an error by `GrpcError`. A call ends with its response
- * or a `GrpcError`; a stream also with what its `onMessage` throws.
+ * A message is bounded by `largestMessageBytes` (also after decompression), and the message of an error by `GrpcError`. A call
+ * ends with its response or a `GrpcError`; a stream also with what its `onMessage` throws.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
@@ -49,7 +47,7 @@ export interface GrpcStreamOptions {
   readonly staysOpen?: boolean;
 }
 
-/** The connection to one server. It reconnects by itself, and calls fail until then. */
+/** The connection to one server. It reconnects by itself. */
 export interface GrpcChannel {
   call(path: string, request: Buffer, options: GrpcCallOptions): Promise<Buffer>;
   /**
@@ -69,7 +67,7 @@ export interface GrpcChannel {
 
 const MESSAGE_BYTES = 4 * 1024 * 1024;
 
-/** Creates the connection to a server. The first call connects, and so does each call after the connection broke. */
+/** Creates a channel, which connects with its first call. */
 export async function openChannel(options: ChannelOptions): Promise<GrpcChannel> {
   const { default: grpc } = await import('@grpc/grpc-js');
   const client = openClient(grpc, options);

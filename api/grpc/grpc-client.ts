@@ -1,7 +1,6 @@
 /**
  * Calls a gRPC server, mostly a plugin on this host. The client makes calls by a method table, each with a deadline, and reads
- * streams of messages over a channel (`grpc-channel.ts`). The plugin manager and the clients of plugins (CSI, devices) and of
- * etcd use it.
+ * streams of messages over a channel (`grpc-channel.ts`).
  */
 import { capitalized } from '../meta/capitalized.ts';
 import { buildCodecs } from './codec.ts';
@@ -51,7 +50,7 @@ interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> extends G
   readonly socket: string;
 }
 
-/** Creates the client of a server. The first call connects, and so does each call after the connection broke. */
+/** Creates the client of a server, which connects with its first call. */
 export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
   endpoint: GrpcEndpoint<M, T>,
 ): Promise<GrpcClient<M, T>> {

@@ -34,12 +34,12 @@ export function acceptClauses(accept: string | undefined): readonly AcceptClause
 
 /** Parses a clause. Returns `undefined` for a text that is no media type. */
 function clauseOf(text: string): RatedClause | undefined {
-  const [range = '', ...rest] = text.split(';');
+  const [range = '', ...paramTexts] = text.split(';');
   const [main = '', subtype = '', ...more] = range.split('/').map((part) => trim(part, ' '));
   if (more.some((part) => part !== '') || (subtype === '' && main !== '*')) return undefined;
   const params = new Map<string, string>();
   let quality = 1;
-  for (const param of rest) {
+  for (const param of paramTexts) {
     const [key = '', value = '', ...others] = param.split('=');
     if (value === '' || others.some((part) => part !== '')) continue;
     if (trim(key, ' ') === 'q') quality = qualityOf(value);

@@ -25,7 +25,7 @@ const METADATA = [
   'fe80::a9fe:a9fe',
 ] as const;
 
-/** The metadata services by their bytes, which no start needs. */
+/** The metadata addresses by their bytes, built on first use. */
 let metadata: ReadonlySet<string> | undefined;
 const isMetadata = (hex: string): boolean => {
   metadata ??= new Set(METADATA.map((address) => ipBytes(address).toString('hex')));

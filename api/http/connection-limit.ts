@@ -1,10 +1,9 @@
 /**
- * Limits the number of connections of a server, so that no client takes the descriptors and the memory of all others. The
- * servers of agents and control planes call this. An IPv6 client counts by its /64 network.
+ * Limits the number of connections of a server, so that no client takes the descriptors and the memory of all others. An IPv6
+ * client counts by its /64 network.
  *
  * Beyond the limit, the client address with most connections loses one: of those for which no request has been accepted yet
- * the oldest, or else its newest. So connections in use stay longest, a client with few connections gets in, and so does one
- * that shares its address with a flood.
+ * the oldest, or else its newest.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../component/logger.ts';
@@ -62,9 +61,9 @@ export class ConnectionLimit {
    */
   add(connection: Connection): void {
     const client = clientKey(connection.remoteAddress ?? '');
-    const own = this.#byClient.get(client) ?? new ClientConnections();
-    this.#byClient.set(client, own);
-    own.unproven.add(connection);
+    const connections = this.#byClient.get(client) ?? new ClientConnections();
+    this.#byClient.set(client, connections);
+    connections.unproven.add(connection);
     // A socket has no addresses any more once it is closed.
     const ends = endsOf(connection);
     this.#byEnds.set(ends, connection);
@@ -73,30 +72,35 @@ export class ConnectionLimit {
       this.#remove(client, connection);
       if (this.#byEnds.get(ends) === connection) this.#byEnds.delete(ends);
     });
-    if (this.#count > this.#options.most) this.#shed(client, own);
+    if (this.#count > this.#options.most) this.#shed(client, connections);
   }
 
   /** Called when a request of the connection has been accepted, with the socket that was added or the TLS socket above it. */
   proven(ends: Ends): void {
     const connection = this.#byEnds.get(endsOf(ends));
-    const own = this.#byClient.get(clientKey(ends.remoteAddress ?? ''));
-    if (connection !== undefined && own?.unproven.delete(connection) === true) own.proven.add(connection);
+    const connections = this.#byClient.get(clientKey(ends.remoteAddress ?? ''));
+    if (connection !== undefined && connections?.unproven.delete(connection) === true)
+      connections.proven.add(connection);
   }
 
   #remove(client: string, connection: Connection): void {
-    const own = this.#byClient.get(client);
-    if (own === undefined || !(own.unproven.delete(connection) || own.proven.delete(connection))) return;
+    const connections = this.#byClient.get(client);
+    if (
+      connections === undefined ||
+      !(connections.unproven.delete(connection) || connections.proven.delete(connection))
+    )
+      return;
     this.#count -= 1;
-    if (own.size === 0) this.#byClient.delete(client);
+    if (connections.size === 0) this.#byClient.delete(client);
   }
 
   #shed(arriving: string, arrived: ClientConnections): void {
     // Among clients with equally many connections, the arriving one loses one, so that no other client loses one to it.
     let largest: readonly [string, ClientConnections] = [arriving, arrived];
     for (const entry of this.#byClient) if (entry[1].size > largest[1].size) largest = entry;
-    const [client, own] = largest;
-    const [oldest] = own.unproven;
-    const chosen = oldest ?? [...own.proven].at(-1);
+    const [client, connections] = largest;
+    const [oldest] = connections.unproven;
+    const chosen = oldest ?? [...connections.proven].at(-1);
     if (chosen === undefined) return;
     const { remoteAddress } = chosen;
     this.#remove(client, chosen);
@@ -105,7 +109,7 @@ export class ConnectionLimit {
     if (clock.monotonic() < this.#nextWarningMs) return;
     this.#nextWarningMs = clock.monotonic() + WARN_EVERY_MS;
     logger.warn(
-      { client: remoteAddress, connections: own.size, most },
+      { client: remoteAddress, connections: connections.size, most },
       'Too many connections: closing those of the client that has the most',
     );
   }

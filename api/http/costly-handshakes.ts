@@ -2,8 +2,7 @@
  * Limits the TLS handshakes of clients with costly handshakes, and refuses connections to servers with such handshakes. OpenSSL
  * verifies the chain of a peer in the event loop, before the peer is authenticated. The peer chooses the keys, and so the cost:
  * 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys, and
- * verifies the chains of servers even where verification is off, as for HTTPS probes. The servers of agents and control planes
- * call this, and so does the dialer. An IPv6 client counts by its /64 network.
+ * verifies the chains of servers even where verification is off, as for HTTPS probes. An IPv6 client counts by its /64 network.
  */
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -152,16 +151,16 @@ class WaitingConnections {
   readonly #byClient = new Map<string, Map<Connection, Timer>>();
 
   add(connection: Connection, timer: Timer): void {
-    const own = this.#byClient.get(connection.client) ?? new Map<Connection, Timer>();
-    this.#byClient.set(connection.client, own.set(connection, timer));
+    const connections = this.#byClient.get(connection.client) ?? new Map<Connection, Timer>();
+    this.#byClient.set(connection.client, connections.set(connection, timer));
   }
 
   /** Removes the connection and cancels its timer. Does nothing for one that does not wait. */
   delete(connection: Connection): void {
-    const own = this.#byClient.get(connection.client);
-    own?.get(connection)?.cancel();
-    own?.delete(connection);
-    if (own?.size === 0) this.#byClient.delete(connection.client);
+    const connections = this.#byClient.get(connection.client);
+    connections?.get(connection)?.cancel();
+    connections?.delete(connection);
+    if (connections?.size === 0) this.#byClient.delete(connection.client);
   }
 
   /** Returns the connection of the client that has waited longest. */
@@ -171,7 +170,7 @@ class WaitingConnections {
 
   /** Yields the connection of each client that has waited longest, in the order in which the clients came. */
   *firstOfEach(): Iterable<Connection> {
-    for (const own of this.#byClient.values()) yield* own.keys().take(1);
+    for (const connections of this.#byClient.values()) yield* connections.keys().take(1);
   }
 }
 
@@ -253,10 +252,10 @@ class CostlyServerError extends Error {
 
 /** Remembers the servers with costly handshakes. */
 export class CostlyServers {
-  readonly #known: ExpiringCache<true>;
+  readonly #costly: ExpiringCache<true>;
 
   constructor(clock: Clock) {
-    this.#known = new ExpiringCache({ clock, most: MAX_REMEMBERED });
+    this.#costly = new ExpiringCache({ clock, most: MAX_REMEMBERED });
   }
 
   /**
@@ -264,7 +263,7 @@ export class CostlyServers {
    * chose the server, such as the pod of a probe, or by the server itself if the call does not state who chose it.
    */
   refusal(key: string, address: string): Error | undefined {
-    if (this.#known.get(key) === undefined) return undefined;
+    if (this.#costly.get(key) === undefined) return undefined;
     return new CostlyServerError(`the TLS handshake of ${address} takes too long: it is not called for ten minutes`);
   }
 
@@ -272,7 +271,7 @@ export class CostlyServers {
   follow(key: string, socket: TLSSocket): void {
     let isJudged = false;
     const judge = (): void => {
-      if (!isJudged && isCostly(Number.POSITIVE_INFINITY, socket)) this.#known.set(key, true, AVOIDED_MS);
+      if (!isJudged && isCostly(Number.POSITIVE_INFINITY, socket)) this.#costly.set(key, true, AVOIDED_MS);
       isJudged = true;
     };
     socket.once('secureConnect', judge);

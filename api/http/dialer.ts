@@ -1,11 +1,9 @@
 /**
  * Opens every connection to an address that comes from the API, from another server's response or from a manifest.
  *
- * The caller states the purpose of the connection. `PURPOSES` lists the addresses that a purpose refuses and the redirects that
- * it follows. A name is resolved once, all its addresses are checked, and the socket connects to a checked address. So a name
- * that resolves differently a moment later cannot bypass the check. Connections to addresses from flags, and from files that
- * flags name, have the purpose `configured`, which refuses nothing. `test/architecture.test.ts` lists the few other files that
- * open connections.
+ * `PURPOSES` lists the addresses that the purpose of a connection refuses and the redirects that it follows. A name is resolved
+ * once, all its addresses are checked, and the socket connects to a checked address. So a name that resolves differently a
+ * moment later cannot bypass the check.
  */
 import { type LookupAddress, type LookupAllOptions, lookup } from 'node:dns';
 import type { ClientRequest, IncomingMessage, RequestOptions } from 'node:http';
@@ -23,10 +21,7 @@ import { request as httpRequest } from './node-http.ts';
 interface PurposeRules {
   /** The refused classes of addresses. `own` means a port on which this program listens. */
   readonly refuses: readonly (AddressClass | 'own')[];
-  /**
-   * `same-host` follows redirects to other ports and schemes of the same host. `any` checks each redirect and refuses one from
-   * TLS to plain text.
-   */
+  /** `same-host` allows other ports and schemes of the same host. `any` refuses only redirects from TLS to plain text. */
   readonly redirects: 'none' | 'same-host' | 'any';
   /** How long connecting may take, TLS included. */
   readonly connectTimeoutMs: number;
@@ -38,10 +33,7 @@ const LOCAL = [...NOWHERE, 'loopback', 'link-local', 'metadata'] as const;
 
 /** The rules of each purpose. */
 export const PURPOSES = {
-  /**
-   * Connections to node agents. Nodes write these addresses themselves. The connection authenticates as the API server's
-   * kubelet client.
-   */
+  /** Connections to node agents, as the API server's kubelet client. Nodes write these addresses themselves. */
   kubelet: { refuses: [...LOCAL, 'own'], redirects: 'none', connectTimeoutMs: 30_000 },
   /** Proxy connections to pods, services and other ports of nodes. They carry no credentials. */
   proxy: { refuses: [...LOCAL, 'own'], redirects: 'none', connectTimeoutMs: 30_000 },
@@ -155,10 +147,7 @@ export interface Dialer {
 /** The limit of Go's HTTP transport. */
 const MAX_RESPONSE_HEADER_BYTES = 10 << 20;
 
-/**
- * Creates the dialer of a process. `isOwn` recognizes its own addresses, which some purposes may not reach. Addresses that
- * the purpose of a call refuses cause a `DialRefusedError`.
- */
+/** Creates the dialer of a process. */
 export function createDialer({
   isOwn = () => false,
   loopbackTargets = new Set(),
@@ -195,9 +184,9 @@ export function createDialer({
       checked(target);
     },
     request(options, onResponse) {
-      const { purpose, name, owner, secure, servingKeys, ...rest } = options;
+      const { purpose, name, owner, secure, servingKeys, ...requestOptions } = options;
       const target = checked(options);
-      const common: RequestOptions = { ...rest, ...target, maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
+      const common: RequestOptions = { ...requestOptions, ...target, maxHeaderSize: MAX_RESPONSE_HEADER_BYTES };
       const isFollowed = secure && purpose !== 'configured';
       const key = `${purpose} ${owner ?? name ?? target.host}`;
       const avoided = isFollowed ? costly.refusal(key, target.host) : undefined;
@@ -272,10 +261,7 @@ function checkedLookup(resolve: ResolveName, refusal: (address: string) => Error
   };
 }
 
-/**
- * Returns the target of a redirect, or `undefined` if the purpose does not follow it or if it is not a URL of HTTP. The caller
- * dials the target for the same purpose.
- */
+/** Returns the target of a redirect, or `undefined` if the purpose does not follow it or if it is not a URL of HTTP. */
 export function redirectTarget(purpose: Purpose, from: URL, location: string): URL | undefined {
   const rules: PurposeRules = PURPOSES[purpose];
   const next = URL.parse(location, from);

@@ -1,8 +1,7 @@
 /**
  * Limits the bytes that a client may send before its TLS handshake is complete. Node.js passes the bytes of an accepted
  * connection to OpenSSL without any JavaScript, and OpenSSL verifies a chain of certificates as soon as it has the whole chain.
- * This stream passes the bytes on in JavaScript instead, which costs more for each byte. `costly-handshakes.ts` uses it for
- * clients that had costly handshakes.
+ * This stream passes the bytes on in JavaScript instead, which costs more for each byte.
  */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -36,10 +35,7 @@ export function limitHandshake(
 /** The functions that pass on bytes of limited handshakes and wait for their turn. */
 const waiting: (() => void)[] = [];
 
-/**
- * Calls `pass` in a later turn of the event loop, one function in each turn. Each call may hold the event loop,
- * and other work runs between two calls.
- */
+/** Calls `pass` in a later turn of the event loop, one function in each turn. */
 function inTurn(pass: () => void): void {
   waiting.push(pass);
   if (waiting.length === 1) setImmediate(passNext);

@@ -1,6 +1,6 @@
 /**
- * Parses the path of an HTTP request once. Authorization, routing, audit and the proxies of both servers use the parsed value,
- * so that no spelling of a path can be authorized as one thing and served or forwarded as another.
+ * Parses the path of an HTTP request once, so that no spelling of a path can be authorized as one thing and served or forwarded
+ * as another.
  *
  * The path is percent-decoded once and then split at its slashes, as kube-apiserver does. So an encoded slash separates
  * segments like a plain one. Slashes at both ends do not count. The path is not normalized otherwise: empty segments and dot
@@ -90,14 +90,14 @@ function slashLength(raw: string, at: number): 0 | 1 | 3 {
  * section 3.2). So the authorized path or query could become another one there. A plain space would end the request target.
  * Throws `RequestPathError` as `parseRequestPath` does.
  */
-export function forwardingFault(rawRest: string, rawQuery = ''): string {
-  const decoded = decode(rawRest);
+export function forwardingFault(rawPath: string, rawQuery = ''): string {
+  const decoded = decode(rawPath);
   for (let at = 0; at < decoded.length; at += 1) {
     const code = decoded.charCodeAt(at);
     if (code < 0x20 || code === 0x7f || code === BACKSLASH) return 'it contains a backslash or a control character';
   }
-  if (rawRest.includes(' ')) return 'it contains a space';
-  if (rawRest.includes('#') || rawQuery.includes('#')) return 'it contains a fragment';
+  if (rawPath.includes(' ')) return 'it contains a space';
+  if (rawPath.includes('#') || rawQuery.includes('#')) return 'it contains a fragment';
   return decoded.split('/').some((segment) => segment === '.' || segment === '..') ? 'it contains a dot segment' : '';
 }
 

@@ -22,11 +22,11 @@ interface UntakenResponsesOptions<R> {
   readonly many?: number | undefined;
 }
 
-/** The default of `many`. That many untaken responses take about a hundred megabytes. */
+/** The default of `many`. */
 const MANY = 20_000;
 const HURRIED_MS = 1_000;
 
-/** The responses of a listener. Adding and removing one costs no more than a place in a set, because every request pays. */
+/** The responses of a listener. */
 export class UntakenResponses<R extends Untaken> {
   readonly #clock: Clock;
   readonly #breakOff: (response: R) => void;

@@ -1,4 +1,4 @@
-/** The rules of WebSocket servers for what clients may send. The servers of agents and control planes follow them. */
+/** The rules of WebSocket servers for what clients may send. */
 import type { ServerOptions, WebSocket } from 'ws';
 
 /** What the library holds of a message whose end has not come: bytes, fragments, and received chunks of one frame. */

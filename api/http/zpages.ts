@@ -1,7 +1,6 @@
 /**
  * Builds the responses of `/statusz` and `/flagz`: the version and the flags of a program, as text, or as an object of
- * `config.k8s.io` if the Accept header requests the kind. The response to any other Accept header is 406. Agent and API server
- * serve both.
+ * `config.k8s.io` if the Accept header requests the kind.
  */
 import { stringifyYaml } from '../codec/yaml.ts';
 import { formatTime } from '../machinery/clock.ts';
@@ -114,10 +113,7 @@ const asksFor = ({ params }: AcceptClause, parameter: string): boolean => (param
 
 const asksForKind = ({ params }: AcceptClause): boolean => ['as', 'g', 'v'].some((name) => params.has(name));
 
-/**
- * Returns the error for an `Accept` header that names none of the page's types. It is in YAML if the header prefers that, and
- * otherwise JSON, which is indented if the header does not accept JSON either.
- */
+/** Returns the error for an `Accept` header that names none of the page's types, in the form that kube-apiserver chooses. */
 function notAcceptable(request: ZpageRequest): ZpageResponse {
   const status = {
     kind: 'Status',

@@ -1,4 +1,4 @@
-/** Validates the containers of a pod: ordinary, init and ephemeral containers. Pod validation calls it. */
+/** Validates the containers of a pod: ordinary, init and ephemeral containers. */
 import {
   duplicate,
   FieldError,

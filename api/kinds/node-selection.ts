@@ -1,7 +1,4 @@
-/**
- * Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. The scheduler,
- * the controllers and the agent's admission use it.
- */
+/** Matches nodes against what pods require of them: node selectors, affinity terms, taints and tolerations. Pure. */
 import type { Node, Pod } from './kinds.ts';
 import { ownMember } from '../meta/own-member.ts';
 import { newSelector, OBJECT_OPERATORS, type LabelOperator, type Selector } from '../meta/selector.ts';
@@ -34,8 +31,8 @@ const selectors = new WeakMap<NodeSelectorTerm, Selector>();
 
 /** Returns the selector of the term's label expressions. */
 function labelSelectorOf(term: NodeSelectorTerm): Selector {
-  const known = selectors.get(term);
-  if (known !== undefined) return known;
+  const cached = selectors.get(term);
+  if (cached !== undefined) return cached;
   const { matchExpressions = [] } = term;
   const selector = newSelector(
     matchExpressions.map(({ key, operator, values = [] }) => ({

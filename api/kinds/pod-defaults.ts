@@ -1,6 +1,6 @@
 /**
- * Sets the defaults of pods and pod templates that the schema table does not contain. The API server calls it for each
- * decoded pod and pod template, and the agent for static pods. It changes its argument in place and is idempotent.
+ * Sets the defaults of pods and pod templates that the schema table does not contain. It changes its argument in place and is
+ * idempotent.
  */
 import { ownMember } from '../meta/own-member.ts';
 import { isImageReference } from './image-reference.ts';
@@ -103,10 +103,7 @@ function defaultContainer(container: AnyContainer): void {
   roundFractions(container.resources?.requests);
 }
 
-/**
- * Returns `Always` for an image without tag or with the tag `latest`, even if a digest follows the tag, and `IfNotPresent`
- * for a text that is no image reference.
- */
+/** Returns `Always` for the tag `latest`, which an image without tag and digest has, and otherwise `IfNotPresent`. */
 function pullPolicyOf(image: string): string {
   if (!isImageReference(image)) return 'IfNotPresent';
   const digest = image.indexOf('@');
@@ -199,10 +196,7 @@ function fillRequests(resources: ResourceRequirements, limits: Quantities): void
 
 const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
-/**
- * Sets the missing pod-level requests of a pod with pod-level limits: to what the containers request together, or to the limit
- * if no container requests the resource, and always for huge pages.
- */
+/** Sets the missing pod-level requests of a pod with pod-level limits. */
 function defaultPodRequests(spec: PodSpec): void {
   const { resources } = spec;
   if (resources === undefined || Object.keys(resources.limits ?? {}).length === 0) return;
@@ -218,10 +212,7 @@ function defaultPodRequests(spec: PodSpec): void {
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/**
- * Returns what a pod requests at most at one time: the containers and sidecars together, or an init container with the
- * sidecars before it if they request more. Returns `undefined` if no container requests the resource.
- */
+/** Returns what the containers of a pod request at most at one time, or `undefined` if none requests the resource. */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
   const requestOf = ({ resources }: Container): string | undefined =>
     (resources?.requests as Quantities | undefined)?.[name];

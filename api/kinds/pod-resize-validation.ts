@@ -16,8 +16,8 @@ export const RESIZABLE = ['cpu', 'memory'] as const;
 const ONLY_AMOUNTS = 'only cpu and memory resources';
 
 /** Whether a list has the same containers in the same order. */
-export const hasSameNames = (now: readonly Container[] = [], was: readonly Container[] = []): boolean =>
-  now.length === was.length && now.every(({ name }, index) => name === was[index]?.name);
+export const hasSameNames = (now: readonly Container[] = [], stored: readonly Container[] = []): boolean =>
+  now.length === stored.length && now.every(({ name }, index) => name === stored[index]?.name);
 
 /** Returns the errors of a resize. `old` is the stored pod. */
 export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
@@ -47,12 +47,12 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   return isSame ? [] : [forbidden('spec', `${ONLY_AMOUNTS} are mutable`)];
 }
 
-function podLevelErrors(now: Resources | undefined, was: Resources | undefined): FieldError[] {
-  if (!hasAmounts(now) && !hasAmounts(was)) return [];
-  if (was !== undefined && now === undefined)
+function podLevelErrors(now: Resources | undefined, stored: Resources | undefined): FieldError[] {
+  if (!hasAmounts(now) && !hasAmounts(stored)) return [];
+  if (stored !== undefined && now === undefined)
     return [forbidden('spec.resources', 'pod-level resources cannot be removed')];
-  const errors = removedAmounts(now, was, 'spec.resources', 'pod-level resource');
-  const isSame = equalAs(POD_SPEC, { resources: withAmounts(now, was) }, { resources: withAmounts(was, was) });
+  const errors = removedAmounts(now, stored, 'spec.resources', 'pod-level resource');
+  const isSame = equalAs(POD_SPEC, { resources: withAmounts(now, stored) }, { resources: withAmounts(stored, stored) });
   return isSame ? errors : [...errors, forbidden('spec', `${ONLY_AMOUNTS} are mutable at pod-level`)];
 }
 
@@ -61,11 +61,11 @@ const hasAmounts = (resources: Resources | undefined): boolean =>
 
 function containerOrderErrors(
   now: readonly Container[] = [],
-  was: readonly Container[] = [],
+  stored: readonly Container[] = [],
   list: 'containers' | 'initContainers',
 ): FieldError[] {
-  if (now.length !== was.length) return [forbidden(`spec.${list}`, `${list} may not be added or removed on resize`)];
-  return was.flatMap(({ name }, index) =>
+  if (now.length !== stored.length) return [forbidden(`spec.${list}`, `${list} may not be added or removed on resize`)];
+  return stored.flatMap(({ name }, index) =>
     now[index]?.name === name
       ? []
       : [forbidden(`spec.${list}[${index}].name`, `${list} may not be renamed or reordered on resize`)],
@@ -75,33 +75,33 @@ function containerOrderErrors(
 /** Reports each list that has lost an amount, because a resize can only change amounts. */
 function removedAmounts(
   now: Resources | undefined,
-  was: Resources | undefined,
+  stored: Resources | undefined,
   path: string,
   what = 'resource',
 ): FieldError[] {
   return KINDS.filter((kind) => {
     const left = (now?.[kind] ?? {}) as Quantities;
-    return Object.keys(was?.[kind] ?? {}).some((name) => left[name] === undefined);
+    return Object.keys(stored?.[kind] ?? {}).some((name) => left[name] === undefined);
   }).map((kind) => forbidden(`${path}.${kind}`, `${what} ${kind} cannot be removed`));
 }
 
 /** Reports containers that differ from the stored ones in more than amounts of CPU and memory. */
 function otherChanges(spec: PodSpec, before: PodSpec): FieldError[] {
-  const isSame = (now: Container, was: Container): boolean =>
-    equalAs(POD_SPEC, { containers: [now] }, { containers: [was] });
-  const differs = (now: Container, was: Container): boolean =>
-    !isSame(withoutClaims(withAmountsOfContainer(now, was)), was);
+  const isSame = (now: Container, stored: Container): boolean =>
+    equalAs(POD_SPEC, { containers: [now] }, { containers: [stored] });
+  const differs = (now: Container, stored: Container): boolean =>
+    !isSame(withoutClaims(withAmountsOfContainer(now, stored)), stored);
   const errors = (spec.containers ?? []).flatMap((container, index) => {
-    const was = before.containers?.[index];
-    return was !== undefined && differs(container, was) ? [forbidden('spec', `${ONLY_AMOUNTS} are mutable`)] : [];
+    const stored = before.containers?.[index];
+    return stored !== undefined && differs(container, stored) ? [forbidden('spec', `${ONLY_AMOUNTS} are mutable`)] : [];
   });
   for (const [index, container] of (spec.initContainers ?? []).entries()) {
-    const was = before.initContainers?.[index];
-    if (was === undefined) continue;
+    const stored = before.initContainers?.[index];
+    if (stored === undefined) continue;
     const path = `spec.initContainers[${index}]`;
-    if (differs(container, was))
+    if (differs(container, stored))
       errors.push(forbidden(path, `${ONLY_AMOUNTS} for init or sidecar containers are mutable`));
-    if (container.restartPolicy === 'Always' || isSame(container, was)) continue;
+    if (container.restartPolicy === 'Always' || isSame(container, stored)) continue;
     for (const { restartPolicy } of container.resizePolicy ?? [])
       if (restartPolicy === 'RestartContainer')
         errors.push(
@@ -128,23 +128,23 @@ function withAmountsOf(spec: PodSpec, before: PodSpec): PodSpec {
   return copy;
 }
 
-const withAmountsOfContainer = (container: Container, was: Container | undefined): Container => ({
+const withAmountsOfContainer = (container: Container, stored: Container | undefined): Container => ({
   ...container,
-  resources: withAmounts(container.resources ?? {}, was?.resources),
+  resources: withAmounts(container.resources ?? {}, stored?.resources),
 });
 
-function withAmounts(now: Resources | undefined, was: Resources | undefined): Resources | undefined {
+function withAmounts(now: Resources | undefined, stored: Resources | undefined): Resources | undefined {
   if (now === undefined) return undefined;
   const resources = { ...now };
   for (const kind of KINDS) {
     const amounts: Record<string, string | undefined> = { ...now[kind] };
     for (const name of RESIZABLE) {
-      const amount = was?.[kind]?.[name];
+      const amount = stored?.[kind]?.[name];
       if (amount === undefined) delete amounts[name];
       else amounts[name] = amount;
     }
     if (Object.keys(amounts).length === 0) delete resources[kind];
     else resources[kind] = amounts;
   }
-  return was === undefined && Object.keys(resources).length === 0 ? undefined : resources;
+  return stored === undefined && Object.keys(resources).length === 0 ? undefined : resources;
 }

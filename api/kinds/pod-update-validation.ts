@@ -1,7 +1,4 @@
-/**
- * Validates updates of existing pods: of the pod itself, its status and its ephemeral containers. The pod strategies
- * call it.
- */
+/** Validates updates of existing pods: of the pod itself, its status and its ephemeral containers. */
 import { stringifyJson } from '../codec/json.ts';
 import { forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { internalForm } from '../schema/internal-form.ts';
@@ -95,9 +92,9 @@ function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; st
 function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonly Toleration[]): FieldError[] {
   const identity = ({ key = '', operator = '', value = '', effect = '' }: Toleration): string =>
     stringifyJson([key, operator, value, effect]);
-  const kept = new Set(tolerations.map(identity));
+  const present = new Set(tolerations.map(identity));
   // kube-apiserver validates the tolerations a second time here, which repeats the causes.
-  if (old.every((one) => kept.has(identity(one)))) return tolerationErrors(tolerations, 'spec.tolerations');
+  if (old.every((one) => present.has(identity(one)))) return tolerationErrors(tolerations, 'spec.tolerations');
   return [forbidden('spec.tolerations', 'existing toleration can not be modified except its tolerationSeconds')];
 }
 
@@ -139,8 +136,8 @@ function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
   const errors: FieldError[] = [];
   if (!semanticEqual(munged.nodeSelector, old.nodeSelector)) {
     const selector = munged.nodeSelector ?? {};
-    const kept = Object.entries(old.nodeSelector ?? {}).every(([key, value]) => selector[key] === value);
-    if (!kept)
+    const keepsAll = Object.entries(old.nodeSelector ?? {}).every(([key, value]) => selector[key] === value);
+    if (!keepsAll)
       errors.push(
         invalid(
           'spec.nodeSelector',
@@ -190,10 +187,10 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
     const lists = ['matchExpressions', 'matchFields'] as const;
     const wasEmpty = lists.every((list) => (term[list] ?? []).length === 0);
     // An empty term matches nothing, so adding an expression to it would widen the selection.
-    const kept = wasEmpty
+    const keepsAll = wasEmpty
       ? lists.every((list) => (now[list] ?? []).length === 0)
       : lists.every((list) => (term[list] ?? []).every((one, at) => semanticEqual(one, now[list]?.[at])));
-    if (kept) return [];
+    if (keepsAll) return [];
     return [invalid(`${path}[${index}]`, shownTerm(now), 'only additions are allowed (no mutations or deletions)')];
   });
 }
@@ -233,9 +230,9 @@ function terminationErrors(
 ): FieldError[] {
   const policy = list === 'ephemeralContainerStatuses' ? 'Never' : (old.spec?.restartPolicy ?? 'Always');
   if (policy === 'Always') return [];
-  const own = new Map(initAndMainContainers(old.spec).map((one) => [one.name, one] as const));
+  const containersByName = new Map(initAndMainContainers(old.spec).map((one) => [one.name, one] as const));
   // A container with this rule can restart all containers of the pod.
-  const restartsAll = [...own.values()].some((one) =>
+  const restartsAll = [...containersByName.values()].some((one) =>
     (one.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),
   );
   if (restartsAll && list !== 'ephemeralContainerStatuses') return [];
@@ -243,14 +240,14 @@ function terminationErrors(
   const running = new Map<string | undefined, number[]>();
   for (const [index, { name, state }] of (pod.status?.[list] ?? []).entries()) {
     if (state?.terminated !== undefined) continue;
-    const known = running.get(name);
-    if (known === undefined) running.set(name, [index]);
-    else known.push(index);
+    const indexes = running.get(name);
+    if (indexes === undefined) running.set(name, [index]);
+    else indexes.push(index);
   }
   for (const before of old.status?.[list] ?? []) {
     const ended = before.state?.terminated;
     if (ended === undefined || (policy === 'OnFailure' && ended.exitCode !== 0)) continue;
-    const container = own.get(before.name);
+    const container = containersByName.get(before.name);
     if (container?.restartPolicy !== undefined || (container?.restartPolicyRules ?? []).length > 0) continue;
     for (const index of running.get(before.name) ?? []) {
       const text = 'may not be transitioned to non-terminated state';

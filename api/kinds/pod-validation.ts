@@ -1,7 +1,4 @@
-/**
- * Validates the spec of pods and pod templates. The API server calls it for each of them, and the agent for static
- * pods, which no API server has validated. It returns every error in kube-apiserver's order.
- */
+/** Validates the spec of pods and pod templates, with errors in kube-apiserver's order. */
 import {
   duplicate,
   type FieldError,
@@ -195,23 +192,23 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-/**
- * Returns the maximum of the pod's container requests: the sum over all containers and sidecars, or an init container
- * together with the sidecars that started before it.
- */
+/** Returns what the containers of a pod request at most at one time. */
 function aggregateRequest(spec: PodSpec, name: string): Quantity {
-  const own = ({ resources }: { resources?: { requests?: unknown } | undefined }): Quantity => {
+  const requestOf = ({ resources }: { resources?: { requests?: unknown } | undefined }): Quantity => {
     const value = (resources?.requests as Quantities | undefined)?.[name];
     return value === undefined ? NOTHING : parseQuantity(value);
   };
   let sidecars = NOTHING;
   let starting = NOTHING;
   for (const container of spec.initContainers ?? []) {
-    const peak = addQuantities(sidecars, own(container));
+    const peak = addQuantities(sidecars, requestOf(container));
     if (container.restartPolicy === 'Always') sidecars = peak;
     if (compareQuantities(peak, starting) > 0) starting = peak;
   }
-  const running = (spec.containers ?? []).reduce((sum, container) => addQuantities(sum, own(container)), sidecars);
+  const running = (spec.containers ?? []).reduce(
+    (sum, container) => addQuantities(sum, requestOf(container)),
+    sidecars,
+  );
   return compareQuantities(running, starting) > 0 ? running : starting;
 }
 
@@ -222,10 +219,7 @@ function isRequested(spec: PodSpec, name: string): boolean {
   );
 }
 
-/**
- * Validates pod-level resources: the aggregate container requests must fit into the pod's requests, and no container limit may
- * exceed the pod's limit.
- */
+/** Validates pod-level resources against those of the containers. */
 function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const { resources } = spec;
   if (resources === undefined) return [];

@@ -83,10 +83,10 @@ function placementWarnings(spec: PodSpec, at: string): string[] {
       }),
     );
   for (const [index, constraint] of (spec.topologySpreadConstraints ?? []).entries()) {
-    const own = `${at}.topologySpreadConstraints[${index}]`;
+    const path = `${at}.topologySpreadConstraints[${index}]`;
     const text = DEPRECATED_LABELS.get(constraint.topologyKey ?? '');
-    if (text !== undefined) texts.push(`${own}.topologyKey: ${constraint.topologyKey} is ${text}`);
-    if (constraint.labelSelector === undefined) texts.push(`${own}.labelSelector: ${MATCHES_NONE}`);
+    if (text !== undefined) texts.push(`${path}.topologyKey: ${constraint.topologyKey} is ${text}`);
+    if (constraint.labelSelector === undefined) texts.push(`${path}.labelSelector: ${MATCHES_NONE}`);
   }
   return texts;
 }
@@ -95,18 +95,15 @@ interface Term {
   readonly matchExpressions?: readonly { key?: string | undefined; values?: string[] | undefined }[] | undefined;
 }
 
-/**
- * Returns the warnings of a node selector term. It checks the values of preferred terms only, because those of required terms
- * are validated.
- */
+/** Returns the warnings of a node selector term, with `checksValues` also about values that no label can have. */
 function termWarnings(term: Term | undefined, at: string, { checksValues = false } = {}): string[] {
   return (term?.matchExpressions ?? []).flatMap(({ key = '', values = [] }, index) => {
-    const own = `${at}.matchExpressions[${index}]`;
+    const path = `${at}.matchExpressions[${index}]`;
     const text = DEPRECATED_LABELS.get(key);
     return [
-      ...(text === undefined ? [] : [`${own}.key: ${key} is ${text}`]),
+      ...(text === undefined ? [] : [`${path}.key: ${key} is ${text}`]),
       ...(checksValues ? values : []).flatMap((value, place) =>
-        labelValueErrors(value).map((error) => `${own}.values[${place}]: ${value} is invalid, ${error}`),
+        labelValueErrors(value).map((error) => `${path}.values[${place}]: ${value} is invalid, ${error}`),
       ),
     ];
   });
@@ -163,23 +160,23 @@ interface Place {
 
 function containerWarnings(meta: ObjectMeta | undefined, spec: PodSpec, place: Place): string[] {
   const texts: string[] = [];
-  for (const [container, own] of containersOf(spec, place.at)) {
+  for (const [container, path] of containersOf(spec, place.at)) {
     texts.push(...containerAnnotationWarnings(meta, spec, container, place));
     const resources: Readonly<Record<string, unknown>> = container.resources ?? {};
     for (const name of FRACTIONLESS) {
       for (const kind of ['limits', 'requests'] as const) {
         const value = (resources[kind] as Quantities | undefined)?.[name];
-        if (value !== undefined) texts.push(...fractionWarning(value, `${own}.resources.${kind}[${name}]`));
+        if (value !== undefined) texts.push(...fractionWarning(value, `${path}.resources.${kind}[${name}]`));
       }
     }
-    texts.push(...environmentWarnings(container, own));
+    texts.push(...environmentWarnings(container, path));
   }
   return texts;
 }
 
 function allPortWarnings(spec: PodSpec, at: string): string[] {
   const seen: SeenPorts = { names: new Map(), numbers: new Map() };
-  return containersOf(spec, at).flatMap(([container, own]) => portWarnings(container, own, seen));
+  return containersOf(spec, at).flatMap(([container, path]) => portWarnings(container, path, seen));
 }
 
 type AnyContainer = ReturnType<typeof containersOf>[number][0];

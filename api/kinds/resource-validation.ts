@@ -44,8 +44,8 @@ export const isStandardQuotaResource = (name: string): boolean => name !== 'stor
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
 /**
- * Whether the resource has a domain that does not end with kubernetes.io. Names with the prefix `requests.` do not, and neither
- * do names with which that prefix would not be a qualified name.
+ * Whether the resource is an extended one: its domain does not end with kubernetes.io, and a quota can name it with the prefix
+ * `requests.`.
  */
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;
@@ -195,8 +195,8 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
     errors.push(...repeatedClaimErrors(field, name, request, seen));
     if (options.claims.has(name)) continue;
     const names = [...options.claims].sort();
-    const rest = names.length === 0 ? ' which is empty' : `: ${names.join(', ')}`;
-    const detail = `must be one of the names in pod.spec.resourceClaims${rest}`;
+    const listed = names.length === 0 ? ' which is empty' : `: ${names.join(', ')}`;
+    const detail = `must be one of the names in pod.spec.resourceClaims${listed}`;
     errors.push(notFound(field, name, detail));
   }
   return errors;

@@ -56,13 +56,13 @@ export function checkVolumes(
   );
   for (const [index, volume] of volumes.entries()) {
     const at = `${path}[${index}]`;
-    const own = sourceErrors(volume, at, podName);
+    const volumeErrors = sourceErrors(volume, at, podName);
     const { name = '' } = volume;
-    if (name === '') own.push(required(`${at}.name`));
-    else own.push(...invalidFor(`${at}.name`, name, dnsLabelErrors(name)));
-    if (kinds.has(name)) own.push(duplicate(`${at}.name`, name));
-    if (own.length === 0) kinds.set(name, Object.keys(volume).find((key) => key !== 'name') ?? '');
-    errors.push(...own);
+    if (name === '') volumeErrors.push(required(`${at}.name`));
+    else volumeErrors.push(...invalidFor(`${at}.name`, name, dnsLabelErrors(name)));
+    if (kinds.has(name)) volumeErrors.push(duplicate(`${at}.name`, name));
+    if (volumeErrors.length === 0) kinds.set(name, Object.keys(volume).find((key) => key !== 'name') ?? '');
+    errors.push(...volumeErrors);
     const claimName = volume.persistentVolumeClaim?.claimName;
     if (claimName !== undefined && createdClaims.has(claimName)) {
       const text = 'must not reference a PVC that gets created for an ephemeral volume';
@@ -280,7 +280,7 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
     paths.add(target);
   };
   for (const [index, source] of sources.entries()) {
-    const own = `${at}.sources[${index}]`;
+    const sourcePath = `${at}.sources[${index}]`;
     const { secret, configMap, downwardAPI, serviceAccountToken: token } = source;
     for (const [name, projected] of [
       ['secret', secret],
@@ -288,18 +288,19 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
     ] as const) {
       if (projected === undefined) continue;
       errors.push(
-        ...need(`${own}.${name}`, { name: projected.name }),
-        ...keyToPathErrors(projected.items, `${own}.${name}.items`),
+        ...need(`${sourcePath}.${name}`, { name: projected.name }),
+        ...keyToPathErrors(projected.items, `${sourcePath}.${name}.items`),
       );
       for (const item of projected.items ?? []) take(item.path, projected.name);
     }
     for (const item of downwardAPI?.items ?? []) {
-      errors.push(...downwardItemErrors(item, `${own}.downwardAPI`));
+      errors.push(...downwardItemErrors(item, `${sourcePath}.downwardAPI`));
       take(item.path, item.path);
     }
-    if (token !== undefined) errors.push(...tokenErrors(token, { at: `${own}.serviceAccountToken`, volume: at }));
+    if (token !== undefined)
+      errors.push(...tokenErrors(token, { at: `${sourcePath}.serviceAccountToken`, volume: at }));
     const given = [secret, configMap, downwardAPI, token].filter((one) => one !== undefined).length;
-    if (given > 1) errors.push(forbidden(own, 'may not specify more than 1 volume type per source'));
+    if (given > 1) errors.push(forbidden(sourcePath, 'may not specify more than 1 volume type per source'));
   }
   return errors;
 }

@@ -23,11 +23,13 @@ const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
 export function volumeWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
   for (const [index, volume] of (spec.volumes ?? []).entries()) {
-    const own = `${at}.volumes[${index}]`;
+    const volumePath = `${at}.volumes[${index}]`;
     for (const [source, text] of DEPRECATED)
-      if (volume[source] !== undefined) texts.push(`${own}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
+      if (volume[source] !== undefined)
+        texts.push(`${volumePath}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
     const claim = volume.ephemeral?.volumeClaimTemplate;
-    if (claim !== undefined) texts.push(...claimWarnings(claim.spec, `${own}.ephemeral.volumeClaimTemplate.spec`));
+    if (claim !== undefined)
+      texts.push(...claimWarnings(claim.spec, `${volumePath}.ephemeral.volumeClaimTemplate.spec`));
   }
   return [...texts, ...(spec.volumes ?? []).flatMap(overlapWarnings)];
 }
@@ -121,7 +123,7 @@ interface PathNode {
   readonly within: SeenFile[];
 }
 
-/** The maximum number of warnings about one volume. A response has no room for more. */
+/** The maximum number of warnings about one volume. */
 const MAX_OVERLAPS = 100;
 
 /** Whether all files are at the top of the volume and have different names, as in the volumes of service accounts. */
@@ -129,8 +131,8 @@ const areDistinctNames = (files: readonly FilePath[]): boolean =>
   files.every(({ path }) => !path.includes('/')) && new Set(files.map(({ path }) => path)).size === files.length;
 
 /**
- * Describes pairs of files of which one would replace the other or would be a folder of the other's path: the first hundred.
- * Takes time that grows with the length of all paths.
+ * Describes pairs of files of which one would replace the other or would be a folder of the other's path, at most
+ * `MAX_OVERLAPS`.
  */
 function overlaps(files: readonly FilePath[]): string[] {
   if (files.length < 2 || areDistinctNames(files)) return [];

@@ -1,6 +1,6 @@
 /**
  * Defines the clock that is passed to all code that needs time. Only this file may call `Date.now`, `setTimeout` and
- * `setInterval`. Tests use the virtual clock of `test/fakes/fake-clock.ts`.
+ * `setInterval`.
  */
 
 /** A call that is due later. `cancel` prevents it, and does nothing once it was made. */
@@ -43,10 +43,7 @@ export const systemClock: Clock = {
   sleep: (delayMs, signal) => sleepOn(systemClock, delayMs, signal),
 };
 
-/**
- * Keeps the process alive until it is cancelled, because timers of the clock do not. `cli/main.ts` does so while a command
- * runs.
- */
+/** Keeps the process alive until it is cancelled, because timers of the clock do not. */
 export function keepAlive(): Timer {
   const handle = setInterval(() => undefined, MAX_TIMER_MS);
   return { cancel: () => clearInterval(handle) };
@@ -104,7 +101,7 @@ export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Pr
   });
 }
 
-/** The second that was formatted last. A write formats the current time several times. */
+/** The second that was formatted last. */
 let formatted = { second: Number.NaN, text: '' };
 
 /** Formats a time as RFC 3339 with seconds, like `metav1.Time`: `2026-01-02T03:04:05Z`. */

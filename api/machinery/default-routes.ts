@@ -1,7 +1,4 @@
-/**
- * Reads which interfaces of this host lead to other hosts. The control plane chooses the address that it publishes by them, and
- * the agent the addresses of its node.
- */
+/** Reads which interfaces of this host lead to other hosts. */
 import { readFileSync } from 'node:fs';
 
 /**

@@ -55,8 +55,8 @@ export class ExpiringCache<T> {
    * value afterwards if `ttlMs` is not positive or the value is too large.
    */
   set(key: string, value: T, ttlMs: number): void {
-    const known = this.#entries.get(key);
-    if (known !== undefined) this.#delete(key, known);
+    const previous = this.#entries.get(key);
+    if (previous !== undefined) this.#delete(key, previous);
     if (ttlMs <= 0) return;
     const bytes = OVERHEAD_BYTES + key.length + bytesOf(value);
     if (bytes > this.#maxBytes / SHARE) return;

@@ -5,10 +5,9 @@
  * 1. Owners whose work has succeeded before, for example with a right token, and all others are two classes. Each has its own
  *    waiting places, and every other turn while both wait: whoever is new to the server cannot crowd out those who use it.
  * 2. Within a class, the owner with the fewest running pieces is next, and of those the one whose last turn is the longest ago.
- *    So however many owners come again and again, one that comes rarely is before all of them. If a class has too many waiting
- *    pieces, the owner with most loses its newest one; of owners with equally many, the one that has had a turn most recently.
- * 3. Of owners that have had no turn, one at random loses its piece. So an attacker has to fill the waiting places again and
- *    again to hold them.
+ *    If a class has too many waiting pieces, the owner with most loses its newest one; of owners with equally many, the one
+ *    that has had a turn most recently.
+ * 3. Of owners that have had no turn, one at random loses its piece.
  */
 
 /** The number of owners whose last turn, or success, is remembered. The one that is the longest ago is forgotten first. */
@@ -77,13 +76,13 @@ export class FairTurns {
   }
 
   #turn(owner: string): Promise<void> {
-    const own = this.#succeeded.has(owner) ? this.#proven : this.#others;
+    const waitingClass = this.#succeeded.has(owner) ? this.#proven : this.#others;
     return new Promise((resolve, reject) => {
-      const pieces = own.owners.get(owner) ?? [];
-      own.owners.set(owner, pieces);
+      const pieces = waitingClass.owners.get(owner) ?? [];
+      waitingClass.owners.set(owner, pieces);
       pieces.push({ start: resolve, refuse: () => reject(new TooManyWaiting()) });
-      own.count += 1;
-      if (own.count > this.#options.mostWaiting) this.#refuseOne(own);
+      waitingClass.count += 1;
+      if (waitingClass.count > this.#options.mostWaiting) this.#refuseOne(waitingClass);
     });
   }
 
@@ -128,10 +127,7 @@ export class FairTurns {
     return one === this.#proven ? this.#others : this.#proven;
   }
 
-  /**
-   * Returns the owner whose piece begins next: one with the fewest running pieces, and of several the one whose last turn is
-   * the longest ago.
-   */
+  /** Returns the owner whose piece begins next. */
   #nextOwner(from: WaitingClass): string | undefined {
     let next: { readonly owner: string; readonly running: number; readonly lastTurn: number } | undefined;
     for (const owner of from.owners.keys()) {
@@ -145,9 +141,9 @@ export class FairTurns {
 }
 
 function remove(from: WaitingClass, owner: string, which: 'oldest' | 'newest'): Waiting | undefined {
-  const own = from.owners.get(owner) ?? [];
-  const found = which === 'oldest' ? own.shift() : own.pop();
-  if (own.length === 0) from.owners.delete(owner);
+  const pieces = from.owners.get(owner) ?? [];
+  const found = which === 'oldest' ? pieces.shift() : pieces.pop();
+  if (pieces.length === 0) from.owners.delete(owner);
   if (found !== undefined) from.count -= 1;
   return found;
 }

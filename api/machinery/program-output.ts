@@ -1,7 +1,6 @@
 /**
  * Runs a program that prints an answer and exits, such as one that prints credentials. Its output and its time are bounded, and
- * the caller does not wait for a process that it leaves behind with its output open. Credentials of kubeconfigs and of
- * registries use it.
+ * the caller does not wait for a process that it leaves behind with its output open.
  */
 import { spawn } from 'node:child_process';
 import type { Clock, Timer } from './clock.ts';
@@ -41,8 +40,8 @@ const LONGEST_ERRORS = 4096;
 const LINGER_MS = 5_000;
 
 /**
- * Runs a program and resolves to its output. Rejects if the program cannot be started, prints too much, or takes too long. It
- * is killed then.
+ * Runs a program and resolves to its output. Rejects if the program cannot be started, and kills it and rejects if it prints
+ * too much or takes too long.
  */
 export function programOutput(run: ProgramRun): Promise<ProgramExit> {
   const { command, args, env, input, errors: printed, largestOutputBytes, timeoutMs, clock, what } = run;

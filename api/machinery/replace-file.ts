@@ -1,6 +1,6 @@
 /**
- * Replaces a file by renaming a complete draft to its path. Readers find either the old content or the new content, also after
- * a crash. The draft is in the same folder under a random name with the suffix `.tmp`, and it is removed on failure.
+ * Replaces a file by renaming a complete draft to its path, so that readers find either the old content or the new content. The
+ * draft is in the same folder under a random name with the suffix `.tmp`.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
@@ -22,7 +22,7 @@ interface ReplaceFileOptions {
 }
 
 /**
- * Replaces a file in one step. If a step before the renaming fails, rejects and removes the draft. Calls for one path must not
+ * Replaces a file in one step. If the file cannot be replaced, rejects and removes the draft. Calls for one path must not
  * overlap if their order matters.
  */
 export async function replaceFile(path: string, data: string | Uint8Array, options: ReplaceFileOptions): Promise<void> {

@@ -56,8 +56,8 @@ export class TimeSlice {
 }
 
 /**
- * Runs work that yields when its slice is spent. Most work ends within the first slice, and then this returns its result
- * without a promise. If the signal aborts, the promise rejects with its reason at the next pause of the work.
+ * Runs work that yields when its slice is spent. Returns the result without a promise if the work ends within its first slice.
+ * If the signal aborts, the promise rejects with its reason at the next pause of the work.
  */
 export function inSlices<Result>(
   work: Generator<void, Result, undefined>,

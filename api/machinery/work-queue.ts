@@ -1,9 +1,6 @@
 /**
  * Implements a queue of keys for level-triggered loops. A key is in the queue once, however often it is added. One worker at a
  * time handles it. A key that is added meanwhile is handled again afterwards. Failed keys return with a backoff of their own.
- *
- * The queue is bounded by the number of distinct keys. `maxLength` refuses further ones, which the caller's next full sync adds
- * again.
  */
 import { backoffDelay } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
@@ -25,6 +22,7 @@ interface WorkQueueOptions {
   /** The delay after the first failure of a key. It doubles with each failure. */
   readonly baseDelayMs?: number;
   readonly maxDelayMs?: number;
+  /** The number of waiting keys from which on `add` refuses further ones. */
   readonly maxLength?: number;
 }
 

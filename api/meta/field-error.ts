@@ -1,8 +1,8 @@
 /**
  * Defines a validation error: the field, the bad value and the reason.
  *
- * Validation returns every error it finds and never throws. `toString` returns the text that clients see in the message of a
- * 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
+ * `toString` returns the text that clients see in the message of a 422 (`spec.replicas: Invalid value: -1: must be greater than
+ * or equal to 0`).
  */
 import { numberText } from './go-number.ts';
 import type { JsonValue } from './object.ts';

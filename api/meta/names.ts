@@ -1,8 +1,7 @@
 /**
  * Validates names: DNS labels and subdomains, qualified names, label values, path segments, keys and ports.
  *
- * The functions named `…Errors` return texts or field errors with kube-apiserver's wording; an empty list means valid. Object
- * validation, selectors, the kinds' validation and the admission plugins call them.
+ * The functions named `…Errors` return texts or field errors with kube-apiserver's wording; an empty list means valid.
  */
 import { quoteText } from './quote.ts';
 import { invalid, required, type FieldError } from './field-error.ts';
@@ -94,7 +93,7 @@ export function dnsSubdomainErrors(value: string): string[] {
   return errors;
 }
 
-/** Returns the errors of a DNS subdomain whose labels may contain `_`. The search domains of a pod's DNS config use it. */
+/** Returns the errors of a DNS subdomain whose labels may contain `_`. */
 export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -110,7 +109,7 @@ export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   return errors;
 }
 
-/** Validates a label that begins with a letter, as services need it. */
+/** Validates a label of RFC 1035, which begins with a letter. */
 export function rfc1035LabelErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
@@ -147,15 +146,15 @@ const QUALIFIED_TEXT =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const QUALIFIED_ERROR = patternError(QUALIFIED_TEXT, QUALIFIED, 'MyName', 'my.name', '123-abc');
 
-/** A cache of valid label and annotation keys. A lookup saves two regular expressions for each key. */
-const knownQualifiedNames = new Set<string>();
-const MAX_KNOWN_NAMES = 4096;
+/** A cache of valid qualified names. */
+const validQualifiedNames = new Set<string>();
+const MAX_CACHED_NAMES = 4096;
 
 /** Validates `name` or `prefix/name`. */
 export function qualifiedNameErrors(value: string): string[] {
-  if (knownQualifiedNames.has(value)) return [];
+  if (validQualifiedNames.has(value)) return [];
   const errors = findQualifiedNameErrors(value);
-  if (errors.length === 0 && knownQualifiedNames.size < MAX_KNOWN_NAMES) knownQualifiedNames.add(value);
+  if (errors.length === 0 && validQualifiedNames.size < MAX_CACHED_NAMES) validQualifiedNames.add(value);
   return errors;
 }
 
@@ -252,7 +251,7 @@ export function percentErrors(value: string): string[] {
   ];
 }
 
-/** Validates the name of a header of probes. */
+/** Validates the name of an HTTP header. */
 export function httpHeaderNameErrors(value: string): string[] {
   if (HEADER_PATTERN.test(value)) return [];
   return [patternError("a valid HTTP header must consist of alphanumeric characters or '-'", HEADER, 'X-Header-Name')];
@@ -370,8 +369,8 @@ const SUFFIX_LENGTH = 5;
 
 /** Appends five random characters to a `generateName`. Shortens a base that would make the name too long. */
 export function generateName(base: string, random: () => number = Math.random): string {
-  const kept = base.slice(0, MAX_LABEL_LENGTH - SUFFIX_LENGTH);
-  return kept + randomSuffix(SUFFIX_LENGTH, random);
+  const prefix = base.slice(0, MAX_LABEL_LENGTH - SUFFIX_LENGTH);
+  return prefix + randomSuffix(SUFFIX_LENGTH, random);
 }
 
 /** Returns random characters that form no words, for generated names. */

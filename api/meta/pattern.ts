@@ -5,10 +5,7 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { spendSteps } from './validation-effort.ts';
 
-/**
- * The maximum number of instructions of a compiled pattern. Compiling it takes about a tenth of a second. Patterns that people
- * write have some hundreds.
- */
+/** The maximum number of instructions of a compiled pattern. */
 const MAX_PROGRAM_SIZE = 50_000;
 
 /** The cost of compiling one instruction, in steps. */
@@ -33,10 +30,7 @@ export function patternSize(source: string): number {
   return source.length > MAX_PROGRAM_SIZE ? Infinity : programSizeOf(source);
 }
 
-/**
- * A cache of entries by pattern, whose instructions are at most `maxInstructions` together. The oldest entries are dropped for
- * a new one. A limit of the number of entries would not limit the memory: a few characters may have thousands of instructions.
- */
+/** A cache of entries by pattern, whose instructions are at most `maxInstructions` together. The oldest entries are dropped. */
 export class PatternCache<T> {
   readonly #entries = new Map<string, { readonly entry: T; readonly size: number }>();
   readonly #maxInstructions: number;

@@ -1,9 +1,7 @@
 /**
  * Parses, formats, compares and adds resource quantities: `500m`, `1.5Gi`, `1e3`.
  *
- * A quantity is an exact number of billionths, with the format in which it was written. Finer values are rounded away from
- * zero. The canonical text has no fraction, the minimum number of digits, and the largest suffix that keeps it exact. Codecs,
- * validation, quota, the scheduler and the agent use it.
+ * A quantity is an exact number of billionths, with a format. Finer values are rounded away from zero.
  */
 import { INT64_MAX } from './integers.ts';
 
@@ -55,21 +53,17 @@ const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTP]i)?)$/;
 
 const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 
-/**
- * The quantities that were parsed, by their text. Objects repeat a few texts, and defaults, validation, warnings and admission
- * each parse them. Only short texts are kept: a substring of more than 12 characters would keep the whole text of its body in
- * memory.
- */
+/** Parsed quantities by their text. A longer text may be a substring that keeps the whole text of its body in memory. */
 const parsed = new Map<string, Quantity>();
 const MAX_PARSED = 1000;
-const LONGEST_KEPT = 12;
+const MAX_CACHED_LENGTH = 12;
 
 /** Parses a quantity such as `100m` or `1.5Gi`. Throws `QuantityError`. */
 export function parseQuantity(text: string): Quantity {
-  const known = parsed.get(text);
-  if (known !== undefined) return known;
+  const cached = parsed.get(text);
+  if (cached !== undefined) return cached;
   const quantity = readQuantity(text);
-  if (text.length <= LONGEST_KEPT) {
+  if (text.length <= MAX_CACHED_LENGTH) {
     if (parsed.size >= MAX_PARSED) parsed.clear();
     parsed.set(text, quantity);
   }
@@ -244,10 +238,10 @@ export function milliUnits(quantity: Quantity): bigint {
 /** Returns the text of a quantity that is rounded up to thousandths. Throws `QuantityError`. */
 export function roundedToMilli(text: string): string {
   const quantity = parseQuantity(text);
-  const rest = quantity.nano % MILLI;
+  const remainder = quantity.nano % MILLI;
   // Other texts stay as the client wrote them, unless parsing may have limited the value.
-  if (rest === 0n && quantity.nano < LARGEST_BINARY) return text;
-  const up = rest > 0n ? MILLI - rest : 0n - rest;
+  if (remainder === 0n && quantity.nano < LARGEST_BINARY) return text;
+  const up = remainder > 0n ? MILLI - remainder : 0n - remainder;
   return formatQuantity({ nano: quantity.nano + up, format: quantity.format });
 }
 

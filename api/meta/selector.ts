@@ -2,7 +2,7 @@
  * Matches label selectors, which are lists of requirements, and converts an object's `LabelSelector` to one.
  * `selector-parser.ts` parses the text form (`app in (a,b),!tier`).
  *
- * A selector is immutable. Its value sets are built once, so that matching takes a few map lookups.
+ * A selector is immutable.
  */
 import type { V1LabelSelector, V1LabelSelectorRequirement } from '@kubernetes/client-node';
 import { FieldError, forbidden, invalid, quote, required, tooMany } from './field-error.ts';
@@ -35,10 +35,7 @@ export interface Selector {
   toString(): string;
 }
 
-/**
- * The maximum number of requirements of a selector. Every object of a list and every event of a watch is compared with all of
- * them on the one thread that serves all requests.
- */
+/** The maximum number of requirements of a selector, which bounds the time that matching an object takes. */
 export const MAX_REQUIREMENTS = 1000;
 
 const NO_LABELS: Labels = {};
@@ -96,10 +93,7 @@ export const everything: Selector = new RequirementList([]);
 /** Matches no object. */
 export const nothing: Selector = new NothingSelector();
 
-/**
- * Returns the check of a requirement. One value needs no set: a selector may have a thousand requirements, and each watch has
- * one of its own.
- */
+/** Returns the check of a requirement. */
 function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) => boolean {
   const [only = ''] = values;
   const set = values.length === 1 ? { has: (value: string) => value === only } : new Set(values);
@@ -164,10 +158,7 @@ export function newSelector(requirements: readonly LabelRequirement[]): Selector
   return new RequirementList(byKey);
 }
 
-/**
- * Returns a selector for objects that have all of `labels`. The labels are not validated, because they come from an
- * object.
- */
+/** Returns a selector for objects that have all of `labels`, which are not validated. */
 export function selectorOfLabels(labels: Labels): Selector {
   return newSelector(Object.entries(labels).map(([key, value]) => ({ key, operator: '=' as const, values: [value] })));
 }
@@ -327,10 +318,7 @@ export function validateLabels(labels: Labels | null | undefined, path: string):
   return errors;
 }
 
-/**
- * Returns the text form of a `LabelSelector`, or `<none>` for one without requirements. `kubectl scale` and the
- * HorizontalPodAutoscaler read it from `status.selector`. Throws a 400 for an invalid selector.
- */
+/** Returns the text form of a `LabelSelector`, or `<none>` for one without requirements. Throws a 400 for an invalid one. */
 export function formatLabelSelector(selector: V1LabelSelector | null | undefined): string {
   const text = fromLabelSelector(selector).toString();
   return text === '' ? '<none>' : text;

@@ -1,8 +1,7 @@
 /**
  * Defines the error type of the API, which carries the `Status` object that the client receives.
  *
- * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can throw
- * it. The error handlers of the servers turn it into a response, and the client rebuilds it from a response.
+ * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`.
  */
 import { quote, type FieldError } from './field-error.ts';
 import { groupResourceName } from './group-resource.ts';

@@ -1,8 +1,5 @@
 /**
- * Validates the metadata of objects on create and on update.
- *
- * It returns every error in a fixed order. The registry calls it before a kind's own validation. Names follow the
- * kind's `NameRule`.
+ * Validates the metadata of objects on create and on update. Names follow the kind's `NameRule`.
  */
 import { forbidden, invalid, quote, required, tooLong, type FieldError } from './field-error.ts';
 import { jsonEqual } from './json-equality.ts';
@@ -30,7 +27,7 @@ interface MetadataRules {
   readonly path?: string;
 }
 
-/** The errors of what every validation of metadata validates alike. An update is validated several times. */
+/** The errors of the parts that are validated alike on create and on update. */
 interface PartErrors {
   readonly beforeFinalizers: readonly FieldError[];
   readonly managedFields: readonly FieldError[];
@@ -101,8 +98,8 @@ export function validateMetadataUpdate(
   const path = rules.path ?? 'metadata';
   const errors: FieldError[] = [];
   if (old.deletionTimestamp !== undefined) {
-    const known = new Set(old.finalizers);
-    const added = [...new Set(next.finalizers)].filter((name) => !known.has(name)).sort();
+    const formerFinalizers = new Set(old.finalizers);
+    const added = [...new Set(next.finalizers)].filter((name) => !formerFinalizers.has(name)).sort();
     if (added.length > 0) {
       const shown = `[]string{${added.map(quote).join(', ')}}`;
       const text = `no new finalizers can be added if the object is being deleted, found new finalizers ${shown}`;

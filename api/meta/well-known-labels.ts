@@ -1,7 +1,6 @@
 /**
  * Names the keys of labels, annotations and taints and the names of finalizers of Kubernetes that several parts of the program
- * read or write (https://kubernetes.io/docs/reference/labels-annotations-taints/). A key that one part uses stands in that
- * part.
+ * read or write (https://kubernetes.io/docs/reference/labels-annotations-taints/).
  */
 
 /** Labels of nodes. */

@@ -1,7 +1,7 @@
 /**
  * Signs and verifies CA bundles: the certificates that a cluster trusts, signed with the key of one of its CAs (a compact JWS,
  * RFC 7515). A bundle is published where other clients can write, so it counts only if a CA that the reader already trusts
- * signed it. `orchlet certs rotate-ca` signs a bundle at each stage. Agents and `orchlet join` verify it.
+ * signed it.
  */
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { parseJson, stringifyJson } from '../codec/json.ts';

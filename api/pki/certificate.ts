@@ -1,7 +1,6 @@
 /**
  * Creates X.509 certificates with node:crypto, and parses the parts of certificates that the cluster's rules check.
  *
- * The control plane's CA and signers, the agent's serving certificate and client certificate authentication use it.
  * `chain.ts` verifies chains.
  */
 import { createHash, createPublicKey, randomBytes, type KeyObject } from 'node:crypto';

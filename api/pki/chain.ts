@@ -1,7 +1,5 @@
 /**
  * Verifies a certificate chain up to a trusted root, with the rules that kube-apiserver applies to client certificates.
- * It checks the signatures, the validity of every link, the CA flag and path length of every issuer, the extended key
- * usage of every link that restricts usage, and rejects unknown critical extensions.
  */
 import { DerError } from './der.ts';
 import { EXTENDED_KEY_USAGES, EXTENSION } from './extensions.ts';

@@ -1,8 +1,7 @@
 /**
  * Reads and writes the few DER types (Distinguished Encoding Rules) that X.509 needs.
  *
- * The writer returns buffers that can be nested. The reader does not copy, and throws `DerError` for invalid lengths.
- * Certificates and certificate requests use it.
+ * The writer returns buffers that can be nested. The reader returns views, and throws `DerError` for invalid lengths.
  */
 import { isUtf8 } from 'node:buffer';
 import { utcDate } from '../schema/time.ts';
@@ -43,7 +42,7 @@ export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   if (length < 0x80) header.push(length);
   else {
     const bytes: number[] = [];
-    for (let rest = length; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
+    for (let remaining = length; remaining > 0; remaining = Math.floor(remaining / 256)) bytes.unshift(remaining % 256);
     header.push(0x80 | bytes.length, ...bytes);
   }
   return Buffer.concat([Buffer.from(header), ...contents]);
@@ -87,9 +86,9 @@ function numberBytes(value: number): Buffer {
 
 /** Encodes an OBJECT IDENTIFIER in dotted form. */
 export function oid(dotted: string): Buffer {
-  const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
+  const [first = 0, second = 0, ...remaining] = dotted.split('.').map(Number);
   const bytes: number[] = [];
-  for (const part of [first * 40 + second, ...rest]) {
+  for (const part of [first * 40 + second, ...remaining]) {
     const group = [part % 128];
     for (let left = Math.floor(part / 128); left > 0; left = Math.floor(left / 128)) group.unshift((left % 128) | 0x80);
     bytes.push(...group);
@@ -137,10 +136,10 @@ export function readElement(data: Buffer): DerElement {
 /** Reads a sequence of elements that fills `content`. */
 export function readAll(content: Buffer): DerElement[] {
   const elements: DerElement[] = [];
-  for (let rest = content; rest.length > 0;) {
-    const element = readElement(rest);
+  for (let remaining = content; remaining.length > 0;) {
+    const element = readElement(remaining);
     elements.push(element);
-    rest = rest.subarray(element.whole.length);
+    remaining = remaining.subarray(element.whole.length);
   }
   return elements;
 }
@@ -173,9 +172,9 @@ export function readOid(element: DerElement): string {
       value = 0;
     }
   }
-  const [head = 0, ...rest] = parts;
+  const [head = 0, ...remaining] = parts;
   const first = Math.min(Math.floor(head / 40), 2);
-  return [first, head - first * 40, ...rest].join('.');
+  return [first, head - first * 40, ...remaining].join('.');
 }
 
 /** Returns the value of a BOOLEAN. Throws `DerError` unless the element is one with one byte. */

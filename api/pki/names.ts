@@ -68,10 +68,7 @@ export function ipBytes(address: string): Buffer {
   return out;
 }
 
-/**
- * Returns the eight groups of an IPv6 address, or `undefined` for another text. The first use of `isIPv6` of Node.js takes 6 ms
- * of a start, because it compiles a large regular expression.
- */
+/** Returns the eight groups of an IPv6 address, or `undefined` for another text. */
 function ipv6Groups(address: string): number[] | undefined {
   const halves = withoutDots(address).split('::');
   const [head = [], tail = []] = halves.map((half) => (half === '' ? [] : half.split(':')));

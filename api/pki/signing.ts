@@ -84,11 +84,11 @@ export function verifySigned(
   if (body === undefined || algorithm === undefined || signature === undefined) return false;
   const [id] = der.readAll(der.expect(algorithm, der.TAG.sequence).content);
   const algorithms = signedThing === 'request' ? VERIFY_REQUEST : VERIFY;
-  const known = id === undefined ? undefined : algorithms.get(der.readOid(id));
-  if (known === undefined || known.type !== key.asymmetricKeyType || !verifiesInTime(key)) return false;
+  const scheme = id === undefined ? undefined : algorithms.get(der.readOid(id));
+  if (scheme === undefined || scheme.type !== key.asymmetricKeyType || !verifiesInTime(key)) return false;
   const bits = der.expect(signature, der.TAG.bitString).content.subarray(1);
-  const options = known.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;
-  return verify(known.hash, body.whole, options, bits);
+  const options = scheme.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;
+  return verify(scheme.hash, body.whole, options, bits);
 }
 
 /** A generated pair. */

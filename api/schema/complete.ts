@@ -1,15 +1,14 @@
 /**
  * Restores the fields that the Go types always serialize, whose zero values the decoder and every later change of an object
- * must leave in it (`Presence`). It knows no kind by name.
+ * must leave in it (`Presence`).
  */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { isCollection, isEmptyCollection } from './empty-values.ts';
 import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
 
 /**
- * Restores, in place, the fields that the type always serializes. It is for values that were modified after they were decoded,
- * such as an object whose strategy removed the status. Lists and maps that became empty and are not kept empty in the store
- * are dropped or become null.
+ * Restores, in place, the fields that the type always serializes, and drops those that it does not serialize, after a value was
+ * modified.
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
   const { fields } = struct;

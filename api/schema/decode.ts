@@ -1,8 +1,6 @@
 /**
  * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops fields
  * that are null, converts times and quantities to their canonical form, and adds or drops zero values by the type (`Presence`).
- *
- * The same code serves every kind and knows no kind by name. Custom resources are pruned by other code.
  */
 import { Base64Error, canonicalBase64 } from './base64.ts';
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';
@@ -23,7 +21,7 @@ export class DecodeError extends Error {
 }
 
 interface Decoded {
-  /** The decoded value. Except for free-form JSON, it shares nothing with the input that is modified later. */
+  /** The decoded value. It shares free-form JSON with the input. */
   readonly value: JsonObject;
   /** The paths that the type does not have, in the order of the text: `spec.containers[0].colour`. */
   readonly unknown: readonly string[];
@@ -197,8 +195,8 @@ class Walk {
   }
 
   /**
-   * Decodes a schema within a schema, or what may stand in its place, and returns it as it is; null for anything else. The type
-   * decodes itself, so its errors come before others, and the names of unknown fields in it are not reported.
+   * Decodes a schema within a schema, or what may stand in its place. The type decodes itself, so its errors come before
+   * others, and the names of unknown fields in it are not reported.
    */
   #schemaOr(message: SchemaOr, value: JsonValue): JsonValue {
     if (this.#struct === undefined) return value;

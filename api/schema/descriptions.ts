@@ -1,6 +1,6 @@
 /**
  * Reads the descriptions of types and fields from the declarations of the client package. This is slow, so a file is read on
- * first use. Only OpenAPI, and therefore `kubectl explain`, and the headers of tables need them.
+ * first use.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,7 +1,7 @@
 /**
  * Finds the runs of lines that two texts share, by Ratcliff's and Obershelp's method: the longest common run first, and then
  * the same in what is before it and behind it. The choice between equal runs decides what a diff shows, so it is that of
- * Python's difflib and its port to Go, which kube-apiserver uses. `spec-diff.ts` calls this.
+ * Python's difflib and its port to Go, which kube-apiserver uses.
  */
 
 interface Block {
@@ -45,9 +45,9 @@ export function matchingBlocks(a: readonly string[], b: readonly string[]): Bloc
 function placesOf(lines: readonly string[]): Map<string, number[]> {
   const places = new Map<string, number[]>();
   lines.forEach((line, index) => {
-    const known = places.get(line);
-    if (known === undefined) places.set(line, [index]);
-    else known.push(index);
+    const indexes = places.get(line);
+    if (indexes === undefined) places.set(line, [index]);
+    else indexes.push(index);
   });
   if (lines.length < LONG_TEXT) return places;
   const most = Math.floor(lines.length / 100) + 1;

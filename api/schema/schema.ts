@@ -1,9 +1,6 @@
 /**
  * Defines the model of API types, for the built-in types (from the generated table, `table.ts`) and for custom resources (from
  * their structural schema).
- *
- * Pruning, unknown-field detection, defaulting, strategic merge, structured merge, protobuf, OpenAPI and Tables read this
- * model. None of them knows a kind by name.
  */
 import type { JsonValue } from '../meta/object.ts';
 

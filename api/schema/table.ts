@@ -1,8 +1,5 @@
 /**
- * Provides the built-in API types from the generated `table.json`.
- *
- * Loading only parses the file. The fields of a struct are built on first use, so that the start pays only for the types that
- * are used. One `Schema` for each process is enough, and everything in it is immutable.
+ * Provides the built-in API types from the generated `table.json`. The fields of a struct are built on first use.
  */
 import { readFileSync } from 'node:fs';
 import type { JsonValue } from '../meta/object.ts';
@@ -68,7 +65,6 @@ class TableStruct implements StructType {
     return this.#fields ?? this.#buildFields();
   }
 
-  /** Apart from the getter, because a function that contains a closure allocates at every call. */
   #buildFields(): ReadonlyMap<string, Field> {
     this.#fields = new Map(this.#rows.map((row) => [row[0], this.#table.field(row)]));
     return this.#fields;

@@ -72,39 +72,39 @@ const PIECES = [
 
 function parse(text: string, layout: string): { seconds: number; fraction: string } {
   const micro = layout === MICROSECONDS;
-  const fail = (rest: string, element: string): never => {
+  const fail = (unread: string, element: string): never => {
     throw new TimeError(
-      `parsing time ${quoteText(text)} as "${layout}": cannot parse ${quoteText(rest)} as "${element}"`,
+      `parsing time ${quoteText(text)} as "${layout}": cannot parse ${quoteText(unread)} as "${element}"`,
     );
   };
   const numbers: number[] = [];
-  let rest = text;
+  let unread = text;
   for (const piece of PIECES) {
     if (!('digits' in piece)) {
-      if (!rest.startsWith(piece.layout)) fail(rest, piece.layout);
-      rest = rest.slice(1);
+      if (!unread.startsWith(piece.layout)) fail(unread, piece.layout);
+      unread = unread.slice(1);
       continue;
     }
-    const digits = rest.slice(0, piece.digits);
-    if (digits.length < piece.digits || !/^\d+$/.test(digits)) fail(rest, piece.layout);
+    const digits = unread.slice(0, piece.digits);
+    if (digits.length < piece.digits || !/^\d+$/.test(digits)) fail(unread, piece.layout);
     const number = Number(digits);
     if (number < piece.min || number > piece.max)
       throw new TimeError(`parsing time ${quoteText(text)}: ${piece.name} out of range`);
     numbers.push(number);
-    rest = rest.slice(piece.digits);
+    unread = unread.slice(piece.digits);
   }
-  const fraction = (micro ? /^[.,](\d{6})/ : /^[.,](\d+)/).exec(rest);
-  if (micro && fraction === null) fail(rest, '.000000');
-  rest = rest.slice(fraction?.[0].length ?? 0);
-  const zone = /^(?:Z|([+-])(\d\d):(\d\d))/.exec(rest);
-  if (zone === null) return fail(rest, 'Z07:00');
+  const fraction = (micro ? /^[.,](\d{6})/ : /^[.,](\d+)/).exec(unread);
+  if (micro && fraction === null) fail(unread, '.000000');
+  unread = unread.slice(fraction?.[0].length ?? 0);
+  const zone = /^(?:Z|([+-])(\d\d):(\d\d))/.exec(unread);
+  if (zone === null) return fail(unread, 'Z07:00');
   // Go also accepts offsets of 24 hours and of 60 minutes.
   if (Number(zone[2] ?? 0) > 24)
     throw new TimeError(`parsing time ${quoteText(text)}: time zone offset hour out of range`);
   if (Number(zone[3] ?? 0) > 60)
     throw new TimeError(`parsing time ${quoteText(text)}: time zone offset minute out of range`);
-  rest = rest.slice(zone[0].length);
-  if (rest !== '') throw new TimeError(`parsing time ${quoteText(text)}: extra text: ${quoteText(rest)}`);
+  unread = unread.slice(zone[0].length);
+  if (unread !== '') throw new TimeError(`parsing time ${quoteText(text)}: extra text: ${quoteText(unread)}`);
   const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = numbers;
   const date = utcDate(year, month, day);
   if (date === undefined) throw new TimeError(`parsing time ${quoteText(text)}: day out of range`);

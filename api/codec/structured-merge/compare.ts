@@ -1,8 +1,4 @@
-/**
- * Compares two values of one type. Returns the sets of added, removed and modified paths.
- *
- * It runs on every write, so it walks both values only once.
- */
+/** Compares two values of one type. Returns the sets of added, removed and modified paths. */
 import { jsonEqual } from '../../meta/json-equality.ts';
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
@@ -105,9 +101,7 @@ function compareLeaf(old: JsonValue, next: JsonValue, sets: Sets): void {
   if (!jsonEqual(old, next)) sets.modified.owned = true;
 }
 
-/**
- * Compares two structs. It visits the members of the objects, because a type has many members and an object has few of them.
- */
+/** Compares two structs. It visits the members of the objects, which may be few of those that the type has. */
 function compareStruct(
   type: StructMergeType,
   old: JsonObject | undefined,
@@ -138,7 +132,7 @@ function compareNamed(
     const nextValue = next === undefined ? undefined : (next[name] ?? impliedValue(next, name, member.zero));
     compareMember(member.type, member.element, oldValue, nextValue, sets);
   } else if (type.others !== undefined) {
-    compareMember(type.others, `f:${name}`, own(old, name), own(next, name), sets);
+    compareMember(type.others, `f:${name}`, memberOf(old, name), memberOf(next, name), sets);
   }
 }
 
@@ -149,11 +143,11 @@ function impliedValue(object: JsonObject, name: string, zero: JsonValue | undefi
 
 function compareMap(values: MergeType, old: JsonObject | undefined, next: JsonObject | undefined, sets: Sets): void {
   for (const name of memberNames(old, next)) {
-    compareMember(values, `f:${name}`, own(old, name), own(next, name), sets);
+    compareMember(values, `f:${name}`, memberOf(old, name), memberOf(next, name), sets);
   }
 }
 
-function own(object: JsonObject | undefined, name: string): JsonValue | undefined {
+function memberOf(object: JsonObject | undefined, name: string): JsonValue | undefined {
   return object !== undefined && Object.hasOwn(object, name) ? object[name] : undefined;
 }
 

@@ -61,7 +61,7 @@ export function sortElements(elements: string[]): string[] {
   return elements.every(comparesAsText) ? sortTexts(elements) : elements.sort(compareElements);
 }
 
-/** Up to this number of texts, insertion takes less time and memory than `Array.prototype.sort`. Most nodes have fewer. */
+/** Up to this number of texts, insertion takes less time and memory than `Array.prototype.sort`. */
 const FEW = 24;
 
 /** Sorts by UTF-16 code units, in place. */
@@ -76,10 +76,7 @@ export function sortTexts(texts: string[]): string[] {
   return texts;
 }
 
-/**
- * Whether the elements can be compared as text: fields, and keys and values that are texts. Their order is that of the texts,
- * which sorts fastest without a callback.
- */
+/** Whether the elements can be compared as text: fields, and keys and values that are texts. */
 function comparesAsText(element: string, _index: number, all: readonly string[]): boolean {
   if (element.charAt(0) !== (all[0] ?? '').charAt(0)) return false;
   switch (element.charAt(0)) {

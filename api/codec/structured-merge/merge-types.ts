@@ -1,6 +1,5 @@
 /**
- * Defines how structured merge treats a type: as one value, or merged by member, by key or as a set. A type is built once from
- * the schema model, on first use, and kept.
+ * Defines how structured merge treats a type: as one value, or merged by member, by key or as a set.
  */
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { quoteText } from '../../meta/quote.ts';

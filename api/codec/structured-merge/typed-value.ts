@@ -193,51 +193,50 @@ const FITS: Readonly<Partial<Record<'map' | 'list' | 'scalar' | Scalar, Fit>>> =
 };
 
 /**
- * Returns a value without the paths of `gone`, or `undefined` if the whole value is removed. A value that loses its last item
- * or member stays and is empty, because an applier may own it as such. The value is not modified.
+ * Returns a value without the paths of `removed`, or `undefined` if the whole value is removed. The value is not modified.
  */
-export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): JsonValue | undefined {
-  if (isEmptySet(gone) || value === null) return value;
+export function removePaths(type: MergeType, value: JsonValue, removed: FieldSet): JsonValue | undefined {
+  if (isEmptySet(removed) || value === null) return value;
   switch (type.kind) {
     case 'leaf':
       return Array.isArray(value) || isJsonObject(value) ? undefined : value;
     case 'deduced':
-      return removePaths(deduce(value), value, gone);
+      return removePaths(deduce(value), value, removed);
     case 'keyed':
     case 'set':
-      return Array.isArray(value) ? removeItems(type, value, gone) : value;
+      return Array.isArray(value) ? removeItems(type, value, removed) : value;
     case 'map':
     case 'struct':
-      return isJsonObject(value) ? removeMembers(type, value, gone) : value;
+      return isJsonObject(value) ? removeMembers(type, value, removed) : value;
   }
 }
 
-function removeItems(type: ListType, items: readonly JsonValue[], gone: FieldSet): JsonValue[] {
-  const kept: JsonValue[] = [];
+function removeItems(type: ListType, items: readonly JsonValue[], removed: FieldSet): JsonValue[] {
+  const remaining: JsonValue[] = [];
   for (const item of items) {
-    const below = gone.children?.get(itemElement(type, item));
+    const below = removed.children?.get(itemElement(type, item));
     if (below?.owned === true) continue;
     const left = below === undefined ? item : removePaths(type.items, item, below);
-    if (left !== undefined) kept.push(left);
+    if (left !== undefined) remaining.push(left);
   }
-  return kept;
+  return remaining;
 }
 
 function removeMembers(
   type: Extract<MergeType, { kind: 'map' | 'struct' }>,
   value: JsonObject,
-  gone: FieldSet,
+  removed: FieldSet,
 ): JsonObject {
-  const kept: JsonObject = {};
+  const remaining: JsonObject = {};
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
-    const below = gone.children?.get(`f:${name}`);
+    const below = removed.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
     // A removed member whose name remains becomes null, because its owner still owns it.
-    setMember(kept, name, left ?? null);
+    setMember(remaining, name, left ?? null);
   }
-  return kept;
+  return remaining;
 }
 
 /** Returns `set` with the members of structs that its paths pass through. */
