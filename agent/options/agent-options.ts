@@ -1,7 +1,6 @@
 /**
- * The options of the node agent, merged from their groups: `agentFlags` are the flags of the command line, `agentOptions` those
- * and the fields that only the configuration file has. `assembly/` passes the values to the parts of the agent, which never
- * read this table.
+ * The options of the node agent, merged from their groups: `agentFlags` are the flags of the command line, `agentOptions`
+ * those and the fields that only the configuration file has.
  */
 import type { FlagValues } from '../../api/component/flags.ts';
 import { cadvisorOptions } from './cadvisor.ts';

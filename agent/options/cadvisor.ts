@@ -9,7 +9,7 @@ const WHY = 'statistics are read from cgroups and the container runtime without 
 const STORAGE = 'statistics are served and not stored in a database';
 const DEPRECATED = 'it is a flag of cAdvisor';
 
-/** The rows of the option table. Every one has `noEffect`. */
+/** The rows of the option table. */
 export const cadvisorOptions = {
   applicationMetricsCountLimit: option({
     name: 'application-metrics-count-limit',

@@ -1,7 +1,4 @@
-/**
- * Checks of option values. A check returns the reason to reject a value, or `undefined` if it is valid. The option
- * table refers to them.
- */
+/** Checks of option values. A check returns the reason to reject a value, or `undefined` if it is valid. */
 import { isIP } from 'node:net';
 import { quoteText } from '../../api/meta/quote.ts';
 

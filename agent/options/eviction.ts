@@ -1,7 +1,4 @@
-/**
- * The options of eviction, container garbage collection and graceful shutdown. The option table combines them with the
- * other groups.
- */
+/** The options of eviction, container garbage collection and graceful shutdown. */
 import { SIGNALS } from '../resources/eviction/thresholds.ts';
 import { notNegative } from './checks.ts';
 import { gracePeriods, thresholds } from './json-forms.ts';

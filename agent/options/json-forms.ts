@@ -1,6 +1,6 @@
 /**
- * Defines the forms of values in the configuration file that differ from those of the flags: taints, headers, feature gates,
- * thresholds and others. Each form reads and writes the JSON value.
+ * Defines the forms of values in the configuration file that differ from those of the flags: taints, headers, feature
+ * gates, thresholds and others.
  */
 import { formatDuration, parseDuration } from '../../api/component/duration.ts';
 import { quoteText } from '../../api/meta/quote.ts';

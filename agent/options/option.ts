@@ -1,7 +1,7 @@
 /**
- * Defines a row of the agent's option table: a flag, a field of the `KubeletConfiguration` file, or both. The parser,
- * the file reader, `--help`, the documentation, shell completion and `/configz` are derived from the rows. The agent
- * reads the value of every row, or `noEffect` says why the option has no effect. A test enforces this.
+ * Defines a row of the agent's option table: a flag, a field of the `KubeletConfiguration` file, or both. The parser, the
+ * file reader, `--help`, the documentation, shell completion and `/configz` are derived from the rows. The agent reads the
+ * value of every row, or `noEffect` says why the option has no effect.
  */
 import type { Flag, FlagType, FlagTypes } from '../../api/component/flags.ts';
 

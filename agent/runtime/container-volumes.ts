@@ -1,4 +1,4 @@
-/** Defines what the runtime needs from the volumes of a pod to configure its containers. The volume manager implements it. */
+/** Defines what the runtime needs from the volumes of a pod to configure its containers. */
 import type { Container, Pod } from '../base/model/pod.ts';
 import type { Device, Mount } from './runtime.ts';
 

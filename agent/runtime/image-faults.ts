@@ -5,7 +5,7 @@
  */
 import { RuntimeError } from './runtime.ts';
 
-/** The maximum size of an image's configuration. The largest in use, those of buildpacks, have some hundred kilobytes. */
+/** The maximum size of an image's configuration. */
 const MAX_CONFIG_BYTES = 1 << 20;
 /** The maximum number of characters of the user that an image names. */
 const LONGEST_USER = 4096;

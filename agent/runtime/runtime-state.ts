@@ -1,7 +1,4 @@
-/**
- * Polls every few seconds whether the container runtime and its network are ready. The node's Ready condition and the
- * pod workers read the result.
- */
+/** Polls every few seconds whether the container runtime and its network are ready. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { periodically } from '../../api/machinery/periodic.ts';

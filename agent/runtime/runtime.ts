@@ -311,7 +311,7 @@ export interface Runtime {
   stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void>;
   removeContainer(id: ContainerId): Promise<void>;
   containerStatus(id: ContainerId): Promise<ContainerStatus>;
-  /** Lists containers of many pods in one call. The PLEG uses it to relist. */
+  /** Lists containers of many pods in one call. */
   listContainers(filter?: {
     readonly podUid?: string;
     readonly sandboxId?: SandboxId;

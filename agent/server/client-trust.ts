@@ -10,7 +10,7 @@ import { type Certificate, parseCertificate, parseCertificates } from '../../api
 import { verifyChain } from '../../api/pki/chain.ts';
 import { readRegularFile } from '../base/files/regular-file.ts';
 
-/** The maximum size of a file of CAs. The bundles of operating systems have some hundred kilobytes. */
+/** The maximum size of a file of CAs. */
 const MAX_BYTES = 16 << 20;
 /** The maximum number of certificates between that of a client and the CA. */
 const MAX_INTERMEDIATES = 8;

@@ -1,4 +1,4 @@
-/** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. `system-logs.ts` calls it. */
+/** Parses the parameters of `/logs/?query=` and validates them as the kubelet does. */
 import { type FieldError, invalid, required, tooMany } from '../../api/meta/field-error.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 

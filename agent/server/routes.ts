@@ -1,7 +1,4 @@
-/**
- * Installs the agent's plain HTTP routes: pods, logs, configuration, statistics and submitted pods. `health.ts` has the health
- * checks, and the folder `streaming/` has the streams.
- */
+/** Installs the agent's plain HTTP routes: pods, logs, configuration, statistics and submitted pods. */
 import { PassThrough } from 'node:stream';
 import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';

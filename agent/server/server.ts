@@ -86,10 +86,7 @@ export interface AgentServer {
   close(): Promise<void>;
 }
 
-/**
- * The share of the process' descriptors for connections. The others are for the container runtime, pods and their volumes,
- * logs, and the API server.
- */
+/** The share of the process' descriptors for connections. */
 const CONNECTIONS = { atMost: 1000, share: 0.2 };
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** The time within which a client must take a response, once it is complete. */

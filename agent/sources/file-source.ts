@@ -39,7 +39,7 @@ interface FileSourceOptions {
   readonly onBadManifest: (file: string, message: string) => void;
 }
 
-/** The largest manifest. Larger files are rejected. */
+/** The largest manifest. */
 const MAX_MANIFEST_BYTES = 3 * 1024 * 1024;
 /** How long to wait for further notifications, because one write causes several. */
 const SETTLE_MS = 10;

@@ -1,7 +1,6 @@
 /**
  * Checks the identity of pods. The name, namespace and uid, and the names of containers and volumes, become names of
- * directories, files and containers, and a manifest may have any text as uid. `pod-shape.ts` applies this check to the pods of
- * all sources before they reach the sync loop.
+ * directories, files and containers, and a manifest may have any text as uid.
  */
 import type { Pod } from '../base/model/pod.ts';
 

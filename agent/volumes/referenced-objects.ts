@@ -174,7 +174,7 @@ function isImmutable(object: KubeObject | undefined): boolean {
   return object?.['immutable'] === true;
 }
 
-/** Has no objects. An agent without an API server uses it. */
+/** Has no objects. */
 export const noReferencedObjects: ReferencedObjects = {
   registerPod: () => undefined,
   unregisterPod: () => undefined,

@@ -36,7 +36,7 @@ export class VolumeStepError extends Error {
   }
 }
 
-/** The driver cannot attach the volume because the node has as many volumes as it can have. `checkLimit` acts on this error. */
+/** The driver cannot attach the volume because the node has as many volumes as it can have. */
 export class VolumeLimitError extends Error {
   override readonly name = 'VolumeLimitError';
 }

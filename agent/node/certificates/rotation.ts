@@ -46,9 +46,7 @@ const MAX_RETRY_MS = 5 * 60_000;
 /** How often the certificate is read at least, so that a jump of the clock is noticed. */
 const CHECK_MS = 60_000;
 
-/**
- * Renews the certificate when that is due, until the signal aborts. Failures are logged and retried, also those of reading it.
- */
+/** Renews the certificate when that is due, until the signal aborts. */
 export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
   const { clock, logger, name, random } = options;
   const share = random();

@@ -1,11 +1,12 @@
 /**
- * Gives access to the host's login manager, which delays a shutdown of the host while a lock is held. Uses systemd's own tools:
+ * Gives access to the host's login manager, which delays a shutdown of the host while a lock is held. Uses systemd's own
+ * tools:
  *
- * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as long
- * as its command runs, and the command exits when its standard input closes, so that a killed agent never delays a shutdown.
+ * The lock is a file descriptor that D-Bus passes, which JavaScript clients cannot receive. `systemd-inhibit` holds it as
+ * long as its command runs, and the command exits when its standard input closes, so that a killed agent never delays a
+ * shutdown.
  *
- * `busctl` receives the signal of a shutdown. Both tools belong to the package of the login manager, so a host without them has
- * no login manager.
+ * `busctl` receives the signal of a shutdown.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -57,7 +58,7 @@ const QUOTED_CHARACTERS = 500;
 interface LogindOptions {
   /** The directory of drop-ins of the login manager's configuration. */
   readonly configurationDirectory?: string;
-  /** The environment of the tools. Tests set another bus. */
+  /** The environment of the tools. */
   readonly environment?: NodeJS.ProcessEnv;
 }
 

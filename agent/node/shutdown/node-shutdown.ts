@@ -1,7 +1,6 @@
 /**
  * Shuts the node down gracefully. When the host shuts down, the node becomes NotReady and admits no pods, and its pods
- * terminate by priority, the lowest first, each group within its period. Then the shutdown continues. `orchlet stop --pods`
- * uses the same order.
+ * terminate by priority, the lowest first, each group within its period.
  */
 import { dirname } from 'node:path';
 import { errorMessage } from '../../../api/meta/error-message.ts';
@@ -61,7 +60,7 @@ const DEFAULT_STOP_PERIODS: readonly ShutdownPeriod[] = [
   { priority: 2_000_000_000, seconds: 10 },
 ];
 
-/** Owns the lock and the order of the shutdown. `run` holds the lock until the host shuts down or the signal aborts. */
+/** Owns the lock and the order of the shutdown. */
 export class NodeShutdown {
   readonly #options: NodeShutdownOptions;
   #isShuttingDown = false;

@@ -28,7 +28,7 @@ const REGISTRATION_POLL_MS = 100;
 /** The interval of renewals as a share of the lease's duration, and the share of the interval that is added at random. */
 const RENEWAL = { share: 0.25, jitter: 0.04 };
 const RETRY = { firstMs: 400, longestMs: 12_800 };
-/** The number of consecutive failures at which a warning is logged, once. Short outages are not worth a warning. */
+/** The number of consecutive failures at which a warning is logged, once. */
 const FAILURES_BEFORE_WARNING = 5;
 
 /** Renews the lease until the signal aborts. Never rejects. */

@@ -1,6 +1,4 @@
-/**
- * Computes the desired Node object with a list of setters. Each sets one part of the status in a copy. Pure, given the facts.
- */
+/** Computes the desired Node object with a list of setters. Pure, given the facts. */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
@@ -46,7 +44,7 @@ export interface NodeFacts {
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   readonly deviceCapacity: DeviceCapacity;
   readonly volumesInUse: readonly string[];
-  /** The declared features of this agent, in order. Schedulers use them to distinguish it from older agents. */
+  /** The declared features of this agent, in order. */
   readonly declaredFeatures: readonly string[];
   readonly now: string;
 }
@@ -176,9 +174,8 @@ function extendedResources(list: Record<string, string> | undefined): Record<str
 }
 
 /**
- * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of another version
- * the leading numbers, without what a distribution adds (`1.6.20~ds1`). A text that does not begin with numbers joined by dots
- * is unchanged.
+ * Returns a version as the kubelet reports it: a semantic version with its pre-release and build metadata, of another
+ * version the leading numbers, without what a distribution adds (`1.6.20~ds1`).
  */
 export function semanticVersion(text: string): string {
   const [, numbers = '', suffix = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/s.exec(text) ?? [];

@@ -70,8 +70,8 @@ export function initialNode({
 }
 
 /**
- * Creates the Node object, or adopts the existing one. Without `registerNode`, changes nothing, and throws NotFound if another
- * client has not created the node. Throws errors of the API; the caller retries.
+ * Creates the Node object, or adopts the existing one. Without `registerNode`, changes nothing, and throws NotFound if
+ * another client has not created the node.
  */
 export async function registerWithApi(
   client: Client,

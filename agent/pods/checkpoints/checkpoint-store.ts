@@ -1,9 +1,9 @@
 /**
- * Stores small JSON values that survive a power failure. Each key has a file below a directory of the root directory. A value
- * is replaced by renaming a synced file, so that a reader finds the old value or the new one, but never a part.
+ * Stores small JSON values that survive a power failure. A value is replaced by renaming a synced file, so that a reader
+ * finds the old value or the new one, but never a part.
  *
- * Values are written in batches, at most one batch every few seconds, and only if they changed. A failing disk is logged once
- * and retried, and `put` and `delete` do not wait for the disk. Directories have mode 0700, files 0600.
+ * Values are written in batches, at most one batch every few seconds, and only if they changed. A failing disk is logged
+ * once and retried, and `put` and `delete` do not wait for the disk. Directories have mode 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
 import { readdir, rm, unlink } from 'node:fs/promises';
@@ -27,7 +27,7 @@ const INTERVAL_MS = 5_000;
 /** The delay after a batch that could not be written. */
 const RETRY_MS = 10_000;
 const SUFFIX = '.json';
-/** The largest file that is read. An object of the API has a few megabytes at most. */
+/** The largest file that is read. */
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
 /** Returns the value at the time of writing. `undefined` removes the file. */

@@ -128,8 +128,8 @@ export class LastKnownClient implements Client {
   }
 
   /**
-   * Requests the object. Returns the stored one if the API server does not respond in time or cannot be reached. Without a
-   * stored one, waits for the response. Rejects with every other error of the request.
+   * Requests the object. Returns the stored one if the API server does not respond in time or cannot be reached. Rejects
+   * with every other error of the request.
    */
   async #orLastKnown(key: string, request: () => Promise<KubeObject>): Promise<KubeObject> {
     const response = request();
@@ -168,7 +168,7 @@ function boundedKey(prefix: string, name: string): string {
     : `${prefix}~${createHash('sha256').update(name).digest('hex')}`;
 }
 
-/** Returns how the names of the tokens of a pod begin below `objects/`. A token is bound to a pod and removed with it. */
+/** Returns how the names of the tokens of a pod begin below `objects/`. */
 export function tokenPrefix(podUid: string): string {
   return `token_${podUid}_`;
 }

@@ -1,6 +1,6 @@
 /**
- * The last known pods of this node, the services, the Node itself, and the inputs of network policies and of the pod network. A
- * host whose API server is not available starts from them. They are written when they change, and read at the start.
+ * The last known pods of this node, the services, the Node itself, and the inputs of network policies and of the pod
+ * network. A host whose API server is not available starts from them.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -57,8 +57,8 @@ export class PodCheckpoints {
   }
 
   /**
-   * Removes objects that no pod refers to any more. The first call also removes pods of an earlier run that the API server no
-   * longer has. Logs a failure; the next call then starts as the first one.
+   * Removes objects that no pod refers to any more. The first call also removes pods of an earlier run that the API server
+   * no longer has.
    */
   async #prune(): Promise<void> {
     const isFirst = !this.#pruned;

@@ -1,15 +1,15 @@
 /**
- * Slows down the commands of probes that print much. A runtime sends all that a command prints, up to 32 MiB: 16 MiB take the
- * agent 45 ms, and a pod may have hundreds of probes in each second. Commands of other containers are not delayed.
+ * Slows down the commands of probes that print much. A runtime sends all that a command prints, up to 32 MiB: 16 MiB take
+ * the agent 45 ms, and a pod may have hundreds of probes in each second.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { FairTurns } from '../../../api/machinery/fair-turns.ts';
 
-/** The output from which on a command is loud. Probes use 16 KiB of each stream. */
+/** The output from which on a command is loud. */
 const LOUD_BYTES = 256 << 10;
 /** What loud commands may print in a second, all together. */
 const LOUD_BYTES_PER_SECOND = 4 << 20;
-/** The maximum number of containers that are remembered. The one that was loud first is forgotten first. */
+/** The maximum number of containers that are remembered. */
 const MAX_REMEMBERED = 4096;
 
 interface Printed {
@@ -27,9 +27,8 @@ export class LoudCommands {
   }
 
   /**
-   * Runs the command, and resolves and rejects as it does. If the last command of the container was loud, the command waits for
-   * its turn first, and is rejected without a run if too many wait. After a turn, the next one waits in proportion to the
-   * output.
+   * Runs the command, and resolves and rejects as it does. If the last command of the container was loud, the command waits
+   * for its turn first, and is rejected without a run if too many wait.
    */
   async run<T extends Printed>(container: string, command: () => Promise<T>): Promise<T> {
     if (!this.#loud.has(container)) return this.#record(container, await command());

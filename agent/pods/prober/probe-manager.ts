@@ -16,7 +16,7 @@ export interface ProbeManager extends ProbeResults {
    * probes of those that have started and are not ready.
    */
   probeSoon(podUid: string, status: PodStatus): void;
-  /** Registers a listener for changed results. The pod then needs a sync (liveness, startup) or a status update (readiness). */
+  /** Registers a listener for changed results. */
   onChange(listener: (change: ProbeChange) => void): void;
   /** Stops the probes of pods that are not in the set, and forgets their results. */
   cleanup(known: ReadonlySet<string>): void;

@@ -1,6 +1,6 @@
 /**
- * Runs one probe of one container. The worker lives as long as its pod is known, and follows the container's id, so that a new
- * container starts without results. Liveness and readiness probes wait until the startup probe has succeeded.
+ * Runs one probe of one container. The worker lives as long as its pod is known, and follows the container's id, so that a
+ * new container starts without results.
  */
 import { capitalized } from '../../../api/meta/capitalized.ts';
 import { byName } from '../../runtime/kuberuntime/by-name.ts';
@@ -181,8 +181,8 @@ export class ProbeWorker {
   }
 
   /**
-   * Counts an outcome, and publishes the result when its threshold of consecutive outcomes is reached. Records an event for an
-   * outcome that is not a plain success. An errored probe is not counted.
+   * Counts an outcome, and publishes the result when its threshold of consecutive outcomes is reached. An errored probe is
+   * not counted.
    */
   #count(outcome: ProbeOutcome): void {
     const { probe, kind, events, pod, container } = this.#options;

@@ -32,8 +32,8 @@ function condition(status: PodStatus | undefined, type: string): PodCondition | 
 }
 
 /**
- * Normalizes a status before it is stored: a condition of the agent whose status did not change keeps its transition time, and
- * the start time never changes. Without a time of their own, other conditions of the agent and a first start time get `now`.
+ * Normalizes a status before it is stored: a condition of the agent whose status did not change keeps its transition time,
+ * and the start time never changes.
  */
 export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
   const conditions = next.conditions?.map((entry) => {
@@ -134,7 +134,7 @@ function objectChanges(before: JsonObject, after: JsonObject): Record<string, Js
   return changes;
 }
 
-/** Returns changed entries, deletions and the new order. A different order alone is no change of conditions. */
+/** Returns changed entries, deletions and the new order. */
 function listChanges(
   list: string,
   mergeKey: string,

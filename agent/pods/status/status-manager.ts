@@ -84,7 +84,7 @@ const RESYNC_MS = 10_000;
 /** The number of pods whose statuses are sent at the same time. */
 const CONCURRENT_WRITES = 8;
 
-/** Creates a manager without pods. Without a client it sends nothing. */
+/** Creates a manager without pods. */
 export function createStatusManager(options: StatusManagerOptions): StatusManager {
   return new PodStatusManager(options);
 }

@@ -1,4 +1,4 @@
-/** Defines what the pod workers and the volumes read of their node. The node manager implements it. */
+/** Defines what the pod workers and the volumes read of their node. */
 import type { NodeObject } from '../../base/model/node.ts';
 
 /** The node of this agent. Results are shared and must not be changed. */

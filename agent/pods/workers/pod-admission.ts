@@ -60,7 +60,7 @@ const SAFE_SYSCTLS = new Set([
   'net.ipv4.tcp_wmem',
 ]);
 
-/** Creates the admission of pods. Its rules read the state of the node at each decision. */
+/** Creates the admission of pods. */
 export function createPodAdmission(options: AdmissionOptions): PodAdmission {
   return {
     refusal: (pod) => evictionPressure(pod, options) ?? sysctls(pod, options),

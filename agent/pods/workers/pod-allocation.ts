@@ -79,7 +79,7 @@ export class PodAllocations {
     return withResources(pod, this.#of(pod).resources);
   }
 
-  /** Counts what a changed specification requests. Nothing is allocated before the pod is synced. */
+  /** Counts what a changed specification requests. */
   requested(before: Pod, after: Pod): void {
     for (const resize of requestedResizes(before, after)) this.#options.observe?.requested(resize);
   }
@@ -219,7 +219,7 @@ export class PodAllocations {
     return undefined;
   }
 
-  /** Emits an event about a resize. With an error it is a warning. */
+  /** Emits an event about a resize. */
   #record(pod: Pod, reason: string, summary: string, error?: string): void {
     const type = error === undefined ? 'Normal' : 'Warning';
     this.#options.events.event(pod, type, reason, `${summary}: ${resizeDetails(pod, error)}`);

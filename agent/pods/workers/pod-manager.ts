@@ -1,6 +1,4 @@
-/**
- * The desired pods by uid and by name, with the mirror pods of static pods. Only the sync loop writes them.
- */
+/** The desired pods by uid and by name, with the mirror pods of static pods. */
 import type { Pod } from '../../base/model/pod.ts';
 import { isMirrorPod } from '../../base/model/pod-kinds.ts';
 

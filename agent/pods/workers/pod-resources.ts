@@ -1,7 +1,4 @@
-/**
- * The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. Reads
- * them from a specification or from a status, and puts them into a specification. Pure; the allocation calls it.
- */
+/** The resources of a pod that a resize can change, as a value: those of the pod as a whole and those of each container. */
 import { initAndMainContainers } from '../../../api/kinds/pod-containers.ts';
 import { RESIZABLE } from '../../../api/kinds/pod-resize-validation.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';

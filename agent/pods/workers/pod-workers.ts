@@ -46,7 +46,7 @@ export interface SyncOutcome {
   readonly settlesAtMs?: number | undefined;
 }
 
-/** The steps of a pod's life. A step that rejects is retried after a delay. */
+/** The steps of a pod's life. */
 export interface PodSyncer {
   /** Brings a running pod closer to its specification. Resolves also if containers or volumes failed. */
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
@@ -263,7 +263,7 @@ export class PodWorkers {
     }
   }
 
-  /** Aborts the running step, because it uses a longer grace period. The worker repeats it with the shorter one. */
+  /** Aborts the running step, because it uses a longer grace period. */
   #repeatSooner(worker: Worker): void {
     worker.abort.abort(new Error('the grace period is shorter now'));
     worker.abort = new AbortController();

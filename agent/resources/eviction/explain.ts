@@ -1,7 +1,6 @@
 /**
- * Explains what the eviction manager would do now, or under an assumed pressure: the signals, the thresholds, and which pods it
- * would evict in which order, with the reasons. Pure. The agent's server answers with it, and `orchlet agent explain-eviction`
- * prints it.
+ * Explains what the eviction manager would do now, or under an assumed pressure: the signals, the thresholds, and which
+ * pods it would evict in which order, with the reasons. Pure.
  */
 import type { PodStorage } from '../statistics/storage-usage.ts';
 import type { UsageSnapshot } from '../statistics/usage.ts';
@@ -78,7 +77,7 @@ interface ExplainInput {
   readonly nowMs: number;
 }
 
-/** Computes the report from one observation. It ranks the pods as the eviction manager does. */
+/** Computes the report from one observation. */
 export function explainEviction(input: ExplainInput): EvictionReport {
   const { thresholds, state, host, supposed } = input;
   const { observations } = host;

@@ -10,7 +10,7 @@ interface StorageLimitOptions {
   readonly dedicatedImages: boolean;
 }
 
-/** Whether the pod has any limit of local storage. Nothing needs to be measured for a pod without one. */
+/** Whether the pod has any limit of local storage. */
 export function hasStorageLimits(pod: Pod): boolean {
   return (
     (pod.spec.volumes ?? []).some((volume) => volume.emptyDir?.sizeLimit !== undefined) ||
@@ -26,10 +26,7 @@ export interface ExceededLimit {
   readonly message: string;
 }
 
-/**
- * Returns the first limit that the pod exceeds, or `undefined` if it exceeds none. No init container is compared with its own
- * limit.
- */
+/** Returns the first limit that the pod exceeds, or `undefined` if it exceeds none. */
 export function exceededStorage(
   pod: Pod,
   storage: PodStorage,

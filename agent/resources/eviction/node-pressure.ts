@@ -1,4 +1,4 @@
-/** The pressure conditions of the node. The eviction manager writes them; admission and the node's status read them. */
+/** The pressure conditions of the node. */
 import type { Condition } from './thresholds.ts';
 
 type PressureKind = 'memory' | 'disk' | 'pid';

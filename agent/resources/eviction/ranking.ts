@@ -1,6 +1,4 @@
-/**
- * Ranks pods for eviction for a scarce resource. The input is usage and pods, the result is the order with its reasons. Pure.
- */
+/** Ranks pods for eviction for a scarce resource. Pure. */
 import type { Pod } from '../../base/model/pod.ts';
 import { bytesOf, podResources, requestsOf } from '../../runtime/kuberuntime/resources.ts';
 import { isCriticalPod } from '../../base/model/pod-kinds.ts';

@@ -1,7 +1,4 @@
-/**
- * Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. Reading them is cheap,
- * because no single pod is measured.
- */
+/** Reads the eviction signals: memory from cgroups, filesystems from statfs, processes from /proc. */
 import { freemem } from 'node:os';
 import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
 import type { Filesystem } from '../statistics/disk-usage.ts';

@@ -107,7 +107,7 @@ export const DEFAULT_HARD: Readonly<Record<string, string>> = {
   'imagefs.inodesFree': '5%',
 };
 
-/** The error of a flag whose value is not a valid threshold. The agent does not start. */
+/** The error of a flag whose value is not a valid threshold. */
 export class ThresholdError extends Error {
   override readonly name = 'ThresholdError';
 }

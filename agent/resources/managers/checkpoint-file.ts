@@ -1,7 +1,7 @@
 /**
- * Reads and writes the state files of the resource managers in the kubelet's format, so that the kubelet and this agent
- * can take over from each other. A file is one line of JSON with a checksum: FNV-1a over the value as Go's spew prints
- * it (`%#v`). A file is replaced by a rename.
+ * Reads and writes the state files of the resource managers in the kubelet's format, so that the kubelet and this agent can
+ * take over from each other. A file is one line of JSON with a checksum: FNV-1a over the value as Go's spew prints it
+ * (`%#v`).
  *
  * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
  * describes its types with the functions below.

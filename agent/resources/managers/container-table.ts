@@ -1,6 +1,4 @@
-/**
- * Holds what managers have allocated, by the uid of the pod and the name of the container. Each manager's state owns one table.
- */
+/** Holds what managers have allocated, by the uid of the pod and the name of the container. */
 export class ContainerTable<T> {
   readonly #pods = new Map<string, Map<string, T>>();
 

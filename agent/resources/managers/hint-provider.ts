@@ -1,6 +1,6 @@
 /**
  * Defines the interface between the topology manager and the managers of single resources, with the errors and pod
- * calculations that they share. Nothing here has state.
+ * calculations that they share.
  */
 import type { Container, Pod } from '../../base/model/pod.ts';
 import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';

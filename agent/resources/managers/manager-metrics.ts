@@ -50,7 +50,7 @@ const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
 type Counter = (name: string, help: string, labels?: readonly string[]) => ReturnType<MetricsRegistry['counter']>;
 
-/** Registers the metrics and returns the observers that the managers call. Called once for a registry. */
+/** Registers the metrics and returns the observers that the managers call. */
 export function registerManagerMetrics(metrics: MetricsRegistry): ManagerMetrics {
   const counter: Counter = (name, help, labels = []) => metrics.counter({ name, help, labels });
   const claims = metrics.histogram({
@@ -173,7 +173,7 @@ function podResourcesMetrics(counter: Counter): Pick<ManagerMetrics, 'podResourc
   };
 }
 
-/** Registers the managers' own counters. Each scrape reports their current values. */
+/** Registers the managers' own counters. */
 function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void {
   const inUse = metrics.gauge({
     name: 'dra_resource_claims_in_use',

@@ -1,7 +1,4 @@
-/**
- * Holds what the CPU manager and the memory manager have in common. With a static policy, they allocate for containers and
- * write the state file after each change. Without a policy, they allocate nothing and give no hints.
- */
+/** Holds what the CPU manager and the memory manager have in common. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Container, Pod } from '../../base/model/pod.ts';

@@ -1,7 +1,6 @@
 /**
  * Parses the options of the CPU manager and the topology manager (`--cpu-manager-policy-options`,
- * `--topology-manager-policy-options`). It owns which options exist, the maturity of each, and which of them exclude
- * each other. Pure.
+ * `--topology-manager-policy-options`). Pure.
  */
 import type { TopologyPolicy } from './topologymanager/hints.ts';
 import { quoteText } from '../../../api/meta/quote.ts';
@@ -47,7 +46,7 @@ export interface TopologyPolicyOptions {
   readonly maxNumaNodes: number;
 }
 
-/** The error of invalid options of a policy. The message is meant for the user. */
+/** The error of invalid options of a policy. */
 export class PolicyOptionError extends Error {
   override readonly name = 'PolicyOptionError';
 }

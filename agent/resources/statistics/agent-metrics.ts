@@ -1,7 +1,4 @@
-/**
- * Registers the gauges about the agent itself on `/metrics`. Those of pods and containers are computed at each scrape.
- * Counters belong to the components that increment them.
- */
+/** Registers the gauges about the agent itself on `/metrics`. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerProcess } from '../../../api/component/process-metrics.ts';
 import type { Pod } from '../../base/model/pod.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { parseMountInfo } from '../../host/mount-table.ts';
 
 interface DeviceFiles {
-  /** `/sys/dev/block` by default. Tests pass a fixture. */
+  /** `/sys/dev/block` by default. */
   readonly blockDirectory?: string;
   /** The file that lists mounts; `/proc/self/mountinfo` by default. */
   readonly mountinfo?: string;

@@ -1,7 +1,6 @@
 /**
- * Writes `/metrics/cadvisor`: the kernel's counters of each cgroup, with cAdvisor's metric names and labels, which
- * existing dashboards query. Metrics whose values are unknown are left out. Pure: the statistics component passes in a
- * usage snapshot.
+ * Writes `/metrics/cadvisor`: the kernel's counters of each cgroup, with cAdvisor's metric names and labels, which existing
+ * dashboards query. Metrics whose values are unknown are left out.
  */
 import { deviceNumber } from './block-devices.ts';
 import {

@@ -1,4 +1,4 @@
-/** Parses the content of cgroup files and related files in /proc. Pure: `cgroup-usage.ts` and `usage.ts` read the files. */
+/** Parses the content of cgroup files and related files in /proc. */
 
 /** Parses `key value` lines (`memory.stat`, `cpu.stat`, `memory.events`). */
 export function parseFlatKeyed(text: string): ReadonlyMap<string, number> {

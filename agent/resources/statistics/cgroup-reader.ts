@@ -1,14 +1,11 @@
-/**
- * Creates the reader for the version of cgroups that the host has: v1 has one mount per controller, v2 one for all. A read
- * opens a few small files and starts no process.
- */
+/** Creates the reader for the version of cgroups that the host has: v1 has one mount per controller, v2 one for all. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CgroupReader } from './cgroup-usage.ts';
 import { ControllerReader } from './controller-reader.ts';
 import { UnifiedReader } from './unified-reader.ts';
 
-/** Creates the reader. `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. Tests pass fixtures. */
+/** Creates the reader. `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. */
 export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
   // A host without cgroups has empty measurements.
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);

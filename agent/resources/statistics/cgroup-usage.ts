@@ -25,7 +25,7 @@ export interface CgroupUsage {
   };
   readonly memory: {
     readonly usageBytes: number;
-    /** Usage without the inactive file cache, which the kernel can drop at once. Eviction and `kubectl top` use it. */
+    /** Usage without the inactive file cache, which the kernel can drop at once. */
     readonly workingSetBytes: number;
     readonly rssBytes: number;
     readonly cacheBytes: number;

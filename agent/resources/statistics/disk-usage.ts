@@ -212,7 +212,7 @@ async function leave(levels: Level[]): Promise<void> {
   }
 }
 
-/** The maximum number of files with several links that are remembered. Each takes about thirty bytes for its inode number. */
+/** The maximum number of files with several links that are remembered. */
 const MAX_LINKED = 1 << 20;
 
 class Tally implements DiskUsage {

@@ -31,7 +31,7 @@ export interface HostFilesystem {
 }
 
 interface HostFiles {
-  /** `/proc/self/mountinfo` by default. Tests pass a fixture. */
+  /** `/proc/self/mountinfo` by default. */
   readonly mountinfo?: string;
   /** The file with the statistics of disks; `/proc/diskstats` by default. */
   readonly diskstats?: string;

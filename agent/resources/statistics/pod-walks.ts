@@ -33,7 +33,7 @@ interface Walk<T> {
 
 /** How long to wait for one pod. */
 const POD_WAIT_MS = 5_000;
-/** How long to wait for all pods. The next call measures the remaining ones. */
+/** How long to wait for all pods. */
 const TOTAL_WAIT_MS = 20_000;
 /**
  * A walk over many files keeps the agent busy. The next measurement of a pod therefore starts, counted from the start of the

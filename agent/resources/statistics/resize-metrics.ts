@@ -39,7 +39,7 @@ export function resizeMetrics(metrics: MetricsRegistry): ResizeObserver {
   };
 }
 
-/** Registers gauges of resizes that wait or are being applied. They read the conditions of the pods at each scrape. */
+/** Registers gauges of resizes that wait or are being applied. */
 export function followResizes(metrics: MetricsRegistry, pods: () => readonly Pod[]): void {
   const inProgress = metrics
     .gauge({ name: 'kubelet_pod_in_progress_resizes', help: 'Number of in-progress resizes for pods.' })

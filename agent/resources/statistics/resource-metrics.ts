@@ -1,7 +1,4 @@
-/**
- * Writes `/metrics/resource`, which metrics-server and similar clients read. Pure: the statistics component passes in a
- * usage snapshot.
- */
+/** Writes `/metrics/resource`, which metrics-server and similar clients read. */
 import { helpWithStability } from '../../../api/component/metric-stability.ts';
 import { Exposition } from './exposition.ts';
 import type { UsageSnapshot } from './usage.ts';

@@ -1,6 +1,6 @@
 /**
- * Registers the metrics of the agent's state under the kubelet's names, such as feature gates, volumes, terminated containers
- * and the steps of the node's startup. Where a metric counts events, a function returns the observer of these events.
+ * Registers the metrics of the agent's state under the kubelet's names, such as feature gates, volumes, terminated
+ * containers and the steps of the node's startup.
  */
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';

@@ -1,4 +1,4 @@
-/** The pages of metrics and usage that the agent's server shows. `statistics.ts` implements them. */
+/** The pages of metrics and usage that the agent's server shows. */
 
 /** Computes the content of the metrics pages on request. */
 export interface StatisticsPages {

@@ -1,7 +1,4 @@
-/**
- * Serves the metrics and summary endpoints of the agent's server. Each response is computed on request from a usage
- * snapshot that is at most a few seconds old, so that concurrent clients share one snapshot.
- */
+/** Serves the metrics and summary endpoints of the agent's server. */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
@@ -30,7 +27,7 @@ interface StatisticsOptions {
   readonly logger: Logger;
 }
 
-/** The maximum age of the snapshot that a metrics page shows. The kubelet's values are up to 15 s old. */
+/** The maximum age of the snapshot that a metrics page shows. */
 const MAX_PAGE_AGE_MS = 2_000;
 /** The maximum age of the snapshot that a summary shows. */
 const MAX_SUMMARY_AGE_MS = 5_000;

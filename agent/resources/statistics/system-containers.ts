@@ -21,7 +21,7 @@ interface SystemContainersOptions {
   readonly clock: Clock;
   /** `--runtime-cgroups`; empty if it is not known. */
   readonly runtimeCgroup: string;
-  /** `/proc/self/cgroup` by default. Tests pass a fixture. */
+  /** `/proc/self/cgroup` by default. */
   readonly ownCgroupFile?: string;
 }
 

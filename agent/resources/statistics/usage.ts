@@ -1,7 +1,6 @@
 /**
- * Reads the current usage of the node, its pods and their containers: from cgroup files, or from the runtime's
- * statistics where cgroup files are not accessible. Nothing is polled. A snapshot is taken on request and shared by all
- * requests within a short time.
+ * Reads the current usage of the node, its pods and their containers: from cgroup files, or from the runtime's statistics
+ * where cgroup files are not accessible. A snapshot is taken on request and shared by all requests within a short time.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -73,7 +72,7 @@ interface UsageOptions {
   readonly cgroupParent: (pod: Pod) => string;
   /** The cgroup of all pods: `/kubepods`, `kubepods.slice`, or empty. */
   readonly allPodsCgroup: string;
-  /** `/proc` by default. Tests pass a fixture. */
+  /** `/proc` by default. */
   readonly procDirectory?: string;
 }
 

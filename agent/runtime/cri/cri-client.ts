@@ -10,7 +10,7 @@ import { buildCodecs } from '../../../api/grpc/codec.ts';
 import { MESSAGES } from './messages.ts';
 import { type Answer, CONTAINERD_MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
 
-/** The maximum size of a response. The largest ones are those of `ExecSync`. */
+/** The maximum size of a response. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 
 interface CallOptions {

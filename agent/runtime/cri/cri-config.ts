@@ -1,7 +1,4 @@
-/**
- * Translates the runtime boundary's sandbox and container configuration into CRI messages. These functions are pure.
- * The CRI runtime calls them.
- */
+/** Translates the runtime boundary's sandbox and container configuration into CRI messages. These functions are pure. */
 import type { ContainerConfig, LinuxResources, Mount, SandboxConfig } from '../runtime.ts';
 import type { ContainerSecurity, NamespaceOptions, SecurityProfile, SeLinuxOptions } from '../runtime-security.ts';
 import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';

@@ -12,7 +12,7 @@ import { CRI, type Answer } from './schema.ts';
 
 const RETRY_MS = 1_000;
 const POLL_MS = 1_000;
-/** The poll interval while containerd's events arrive. Polling is then only a safety net. */
+/** The poll interval while containerd's events arrive. */
 const QUIET_POLL_MS = 10_000;
 /**
  * The pauses before the lists that follow an exit event. containerd's CRI plugin learns of an exit from the same event as this
@@ -33,7 +33,7 @@ interface CriEventsDeps {
   readonly onOwnChange: (listener: (started?: Started) => void) => () => void;
 }
 
-/** A container or sandbox that a request of this agent started. Its event needs no list. */
+/** A container or sandbox that a request of this agent started. */
 export interface Started {
   readonly id: string;
   readonly podUid: string;

@@ -1,7 +1,7 @@
 /**
- * Translates the statuses of sandboxes and containers of a CRI runtime into the boundary's form. The lists of the runtime lack
- * parts of a status, such as exit codes and addresses. A status is requested once for each state and then cached, so that a
- * list of containers that run or have exited needs one call when nothing has changed.
+ * Translates the statuses of sandboxes and containers of a CRI runtime into the boundary's form. A status is requested once
+ * for each state and then cached, so that a list of containers that run or have exited needs one call when nothing has
+ * changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { statusOrFallback } from '../bounded-wait.ts';

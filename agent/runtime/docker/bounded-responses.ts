@@ -11,7 +11,7 @@ import { GatheredBytes } from '../../../api/machinery/gathered-bytes.ts';
 import { linesOf } from '../../../api/client/response-body.ts';
 import { RuntimeError } from '../runtime.ts';
 
-/** The maximum size of a response. A list of a thousand containers takes a few megabytes. */
+/** The maximum size of a response. */
 const MAX_RESPONSE_BYTES = 64 << 20;
 
 /** A line of progress may have the message of a registry, of some megabytes. */

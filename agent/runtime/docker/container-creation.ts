@@ -1,6 +1,6 @@
 /**
- * Creates sandboxes and containers in the Docker Engine. Writes the resolver configuration of a sandbox, which its containers
- * mount, and reads the seccomp profiles of the host. The Docker runtime calls it.
+ * Creates sandboxes and containers in the Docker Engine. Writes the resolver configuration of a sandbox, which its
+ * containers mount, and reads the seccomp profiles of the host.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

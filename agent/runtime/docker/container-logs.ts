@@ -1,7 +1,4 @@
-/**
- * Owns the CRI log writers, one per container whose output is not complete yet. The Docker runtime starts a writer when it
- * starts a container, and again for every container when the agent starts.
- */
+/** Owns the CRI log writers, one per container whose output is not complete yet. */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';

@@ -6,7 +6,7 @@ import type Docker from 'dockerode';
 import { RuntimeError, type ContainerConfig, type LinuxResources, type Mount, type SandboxConfig } from '../runtime.ts';
 import type { ContainerSecurity, SecurityProfile } from '../runtime-security.ts';
 
-/** The capabilities of the host and the engine. The runtime reads them once at its start. */
+/** The capabilities of the host and the engine. */
 export interface EngineFacts {
   readonly swapLimit: boolean;
   /** The lowest oom_score_adj that containers can have. A negative value needs CAP_SYS_RESOURCE. */
@@ -97,10 +97,7 @@ interface ContainerOptions {
   readonly resolvConf: string | undefined;
 }
 
-/**
- * The maximum number of characters of a container that the engine returns with each list of all containers. A response has room
- * for five hundred such containers.
- */
+/** The maximum number of characters of a container that the engine returns with each list of all containers. */
 const MAX_LISTED_CHARACTERS = 128 * 1024;
 /** The number of characters of a mount in a list beside its paths. */
 const MOUNT_CHARACTERS = 100;

@@ -1,7 +1,6 @@
 /**
- * Implements the container runtime boundary with the Docker Engine (20.10 and later). A pod sandbox is a pause container, and
- * the pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels. Memory
- * holds only caches and the log writers, which are rebuilt at start.
+ * Implements the container runtime boundary with the Docker Engine (20.10 and later). A pod sandbox is a pause container,
+ * and the pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels.
  */
 import { statfs } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -377,8 +376,7 @@ class DockerRuntime implements Runtime {
   }
 
   /**
-   * Stops the log writers, and removes the pod network if no sandbox exists. Containers keep running. A network that cannot be
-   * removed is logged.
+   * Stops the log writers, and removes the pod network if no sandbox exists. A network that cannot be removed is logged.
    */
   async close(): Promise<void> {
     await this.#logs.close();

@@ -1,7 +1,4 @@
-/**
- * Follows the engine's events about this agent's containers, and reconnects when the stream breaks. The Docker runtime passes
- * the events to the PLEG.
- */
+/** Follows the engine's events about this agent's containers, and reconnects when the stream breaks. */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -1,7 +1,4 @@
-/**
- * Lists, inspects, pulls, loads and removes images in Docker. Pull progress goes to the caller. An error inside the progress
- * stream fails the pull.
- */
+/** Lists, inspects, pulls, loads and removes images in Docker. */
 import { createReadStream } from 'node:fs';
 import type { ImageInspectInfo } from 'dockerode';
 import { archiveReferences } from '../images/archive-check.ts';

@@ -1,8 +1,8 @@
 /**
- * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`) by following the engine's own log. After a restart
- * of the agent, the writer continues after the last line in the file. It resumes an interrupted stream in the same way.
+ * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`) by following the engine's own log. After a
+ * restart of the agent, the writer continues after the last line in the file.
  *
- * There is one writer per container. Its memory is bounded by one chunk and one incomplete entry.
+ * Its memory is bounded by one chunk and one incomplete entry.
  */
 import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';

@@ -1,7 +1,6 @@
 /**
- * Provides the image of pod sandboxes on Docker. The Docker runtime calls it when it cannot create a sandbox because the image
- * is missing. The agent's own pause image is built here and loaded; any other image is pulled. All pods that wait share one
- * attempt.
+ * Provides the image of pod sandboxes on Docker. The agent's own pause image is built here and loaded; any other image is
+ * pulled. All pods that wait share one attempt.
  */
 import { Readable } from 'node:stream';
 import type { Logger } from '../../../api/component/logger.ts';

@@ -165,7 +165,7 @@ export class CredentialProviders {
     if (this.#options.client === undefined) throw new Error('credentials of a service account need an API server');
     const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
     const all = account.metadata.annotations ?? {};
-    // The required annotations select the plugin. Without them the plugin does not apply to the pod.
+    // The required annotations select the plugin.
     if (attributes.requiredAnnotations.some((key) => all[key] === undefined)) return undefined;
     const annotations = Object.fromEntries(
       [...attributes.requiredAnnotations, ...attributes.optionalAnnotations]

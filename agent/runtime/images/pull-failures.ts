@@ -1,6 +1,6 @@
 /**
  * Remembers the failed pulls of each pod and image with their back-off. `collect` drops those that have not failed for ten
- * minutes, so that pods that are gone leave nothing. `image-manager.ts` owns it.
+ * minutes, so that pods that are gone leave nothing.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { BackOff } from '../kuberuntime/back-off.ts';

@@ -1,7 +1,4 @@
-/**
- * Computes the agent's conditions of a pod from the states of its containers. Conditions of other writers stay. Pure.
- * `api-status.ts` calls it after it has computed the container statuses and the phase.
- */
+/** Computes the agent's conditions of a pod from the states of its containers. Conditions of other writers stay. Pure. */
 import { byName } from './by-name.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';

@@ -91,7 +91,7 @@ export interface ContainerStarterOptions {
 export class ContainerStarter {
   readonly #options: ContainerStarterOptions;
   readonly #backOff: BackOff;
-  /** Why containers wait, by `uid_name`. The pod's status shows it. */
+  /** Why containers wait, by `uid_name`. */
   readonly #waiting = new Map<string, WaitingReason>();
 
   constructor(options: ContainerStarterOptions) {

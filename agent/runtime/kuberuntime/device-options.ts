@@ -1,7 +1,4 @@
-/**
- * The options that devices add to a container. The device manager and the DRA manager produce them, and `container-config.ts`
- * applies them.
- */
+/** The options that devices add to a container. */
 
 /** The container options that the runtime needs for the container's devices. */
 export interface DeviceRunOptions {

@@ -1,6 +1,6 @@
 /**
- * Parses files of variables (`fileKeyRef`) in the kubelet's strict form: `NAME='value'` on separate lines, with blank lines and
- * comments between them. A value is taken literally and may have several lines. Pure. `environment.ts` calls it.
+ * Parses files of variables (`fileKeyRef`) in the kubelet's strict form: `NAME='value'` on separate lines, with blank lines
+ * and comments between them. A value is taken literally and may have several lines. Pure.
  */
 
 /** Returns the value of `key`, or an empty string if the file does not set it. Throws for a syntax error up to the key. */

@@ -1,7 +1,4 @@
-/**
- * The results of probes, from which the runtime decides on restarts and computes readiness. The prober implements
- * `ProbeResults`.
- */
+/** The results of probes, from which the runtime decides on restarts and computes readiness. */
 
 export type ProbeKind = 'liveness' | 'readiness' | 'startup';
 /** The result of the last executions, after the thresholds of the probe. Before the first execution, an initial result. */

@@ -1,4 +1,4 @@
-/** Resolves the runtime handler of a pod's RuntimeClass. Called once for each new sandbox. */
+/** Resolves the runtime handler of a pod's RuntimeClass. */
 import type { Client } from '../../../api/client/client.ts';
 import { runtimeClasses } from '../../../api/client/resources.ts';
 import type { Pod } from '../../base/model/pod.ts';

@@ -1,7 +1,4 @@
-/**
- * Reads the state of a pod from the runtime: its sandboxes and containers, the newest first. Every decision about the pod
- * begins with it.
- */
+/** Reads the state of a pod from the runtime: its sandboxes and containers, the newest first. */
 import { byName } from './by-name.ts';
 import { podAddresses } from './pod-addresses.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';

@@ -71,7 +71,7 @@ export function streamTarget({ path, query }: RequestTarget): Target | undefined
 
 /** The options of the WebSocket servers. A message may come in packets of a kilobyte, and in fragments of 64 KiB. */
 const WEBSOCKET_OPTIONS = boundedServer({ maxPayload: 4 << 20, maxFragments: 256, maxBufferedChunks: 8192 });
-/** The maximum size of what all streaming connections hold. Each may hold five megabytes, and a client can open hundreds. */
+/** The maximum size of what all streaming connections hold. */
 const MAX_HELD_BYTES = 128 << 20;
 
 /** A request to upgrade its connection, with the stream that it asks for. */
@@ -215,10 +215,7 @@ async function serveCommand(
   await command.finish(outcome);
 }
 
-/**
- * The share of the process' descriptors for forwarded connections. The others are for the requests to the agent and for its own
- * work.
- */
+/** The share of the process' descriptors for forwarded connections. */
 const FORWARDED = { atMost: 1000, share: 0.2 };
 
 async function forwardTarget({ host, clock, forwarded }: Upgrades, { target, onHeld }: Upgrade): Promise<PodPorts> {

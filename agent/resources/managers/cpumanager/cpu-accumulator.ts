@@ -18,7 +18,7 @@ interface DistributeOptions extends TakeOptions {
   readonly groupSize: number;
 }
 
-/** Fewer CPUs are free than requested. The message appears in the pod's status. */
+/** Fewer CPUs are free than requested. */
 class CpuAllocationError extends Error {
   override readonly name = 'CpuAllocationError';
 }
@@ -217,8 +217,8 @@ function bestDistribution(
 }
 
 /**
- * Finds the nodes that provide the remainder so that the free CPUs of all nodes are balanced best. Of equally balanced choices,
- * the one with the most nodes counts. Returns `undefined` if no nodes suffice.
+ * Finds the nodes that provide the remainder so that the free CPUs of all nodes are balanced best. Returns `undefined` if
+ * no nodes suffice.
  */
 function bestRemainder(
   combo: readonly number[],

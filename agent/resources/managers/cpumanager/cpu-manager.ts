@@ -48,7 +48,7 @@ interface CpuCounts {
   readonly uncoreAligned: number;
 }
 
-/** Owns the CPU allocations of the node. `start` rejects if the state file belongs to another policy or topology. */
+/** Owns the CPU allocations of the node. */
 export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
   readonly #options: CpuManagerOptions;
   readonly #topology: CpuTopology;

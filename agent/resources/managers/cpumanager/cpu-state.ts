@@ -1,7 +1,6 @@
 /**
  * Owns the CPU allocations: the exclusive sets by pod and container, and the shared pool. The state is stored in
- * `cpu_manager_state` in the kubelet's format and with its checksum. It is written after each change and read once at
- * start.
+ * `cpu_manager_state` in the kubelet's format and with its checksum.
  */
 import { join } from 'node:path';
 import { fnv32a, goMap, goStruct, restoreStateFile, type StateOptions, StateWriter } from '../checkpoint-file.ts';

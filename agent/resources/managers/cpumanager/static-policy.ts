@@ -1,6 +1,6 @@
 /**
- * Implements the static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all others
- * share the rest. Reserved CPUs are never allocated exclusively. Only this policy changes the state.
+ * Implements the static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all
+ * others share the rest. Reserved CPUs are never allocated exclusively.
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import { compareQuantities, parseQuantity, milliUnits } from '../../../../api/meta/quantity.ts';

@@ -1,7 +1,6 @@
 /**
- * Reads and writes the content of `kubelet_internal_checkpoint` in the device plugins' directory, in the kubelet's
- * format and with its checksum. The checkpoint records the devices of each container, the allocation response of the
- * plugin, and the healthy devices by resource.
+ * Reads and writes the content of `kubelet_internal_checkpoint` in the device plugins' directory, in the kubelet's format
+ * and with its checksum.
  */
 import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
 import { isJsonObject } from '../../../../api/meta/json-object.ts';

@@ -1,6 +1,6 @@
 /**
- * Holds the connection to one device plugin. The endpoint follows the plugin's device list until the plugin disconnects, and
- * passes calls on. The device manager creates one endpoint for each registration and decides what a disconnect means.
+ * Holds the connection to one device plugin. The endpoint follows the plugin's device list until the plugin disconnects,
+ * and passes calls on.
  */
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import { RateLimiter } from '../../../../api/machinery/rate-limiter.ts';

@@ -1,7 +1,7 @@
 /**
- * Registers device plugins, and allocates their devices to containers, on the NUMA nodes that the topology manager chose and by
- * the plugin's preference. It provides the container options of allocated devices to the runtime configuration. Its allocations
- * survive a restart in a checkpoint. A resource whose plugin disconnects stays on the node for five minutes.
+ * Registers device plugins, and allocates their devices to containers, on the NUMA nodes that the topology manager chose
+ * and by the plugin's preference. Its allocations survive a restart in a checkpoint. A resource whose plugin disconnects
+ * stays on the node for five minutes.
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
  * Chooses devices by their NUMA nodes: the hints of a resource for the topology manager, and the devices that an allocation
- * takes. It holds no state and follows the rules of the kubelet's device manager. The device manager calls it.
+ * takes. It holds no state and follows the rules of the kubelet's device manager.
  */
 import { countNodes, hasNode, maskOf, type NumaMask, numaMasks } from '../topology/numa-mask.ts';
 import type { TopologyHint } from '../topologymanager/hints.ts';

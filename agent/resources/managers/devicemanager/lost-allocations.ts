@@ -1,7 +1,6 @@
 /**
  * The pods whose devices are not known, because the checkpoint could not be read when the agent started. While one of them
- * runs, no device of its resources is allocated to another pod: it could be a device that is in use. The device manager
- * owns it.
+ * runs, no device of its resources is allocated to another pod: it could be a device that is in use.
  */
 import type { Container, Pod } from '../../../base/model/pod.ts';
 import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';

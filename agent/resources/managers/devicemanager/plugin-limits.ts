@@ -15,7 +15,7 @@ export const MAX_DEVICES = 100_000;
 export const MAX_SHOWN_CHARS = 512;
 /** The maximum number of characters of a device id, which appears in the statuses of pods. */
 const LONGEST_ID = 253;
-/** The largest response for a container. The responses for all containers are in one checkpoint. */
+/** The largest response for a container. */
 const MAX_ANSWER_BYTES = 256 * 1024;
 
 /** Whether the name is one of an extended resource. */

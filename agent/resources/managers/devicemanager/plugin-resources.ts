@@ -16,8 +16,8 @@ interface PluginResourcesOptions {
   readonly numaNodes: readonly number[];
   readonly onRegistered: (resource: string, tookMs: number) => void;
   /**
-   * Called after each list of a plugin and when a plugin disconnects, with the ids of the devices that appeared, disappeared or
-   * changed their health. There may be none.
+   * Called after each list of a plugin and when a plugin disconnects, with the ids of the devices that appeared,
+   * disappeared or changed their health.
    */
   readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
   /** Called five minutes after a plugin has disconnected, when its resource expires unless it has reconnected. */

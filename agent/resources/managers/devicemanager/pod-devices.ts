@@ -1,7 +1,4 @@
-/**
- * Records the devices of each container, with the allocation responses of their plugins. It holds data only and
- * performs no I/O. The device manager owns it.
- */
+/** Records the devices of each container, with the allocation responses of their plugins. */
 import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
 import type { MessageCodec } from '../../../../api/grpc/codec.ts';
 import type { PodDevicesEntry } from './device-checkpoint.ts';

@@ -1,7 +1,4 @@
-/**
- * Serves `<root-dir>/device-plugins/kubelet.sock`, where device plugins register themselves. The agent starts it after
- * the device manager.
- */
+/** Serves `<root-dir>/device-plugins/kubelet.sock`, where device plugins register themselves. */
 import { join, resolve } from 'node:path';
 import type { Logger } from '../../../../api/component/logger.ts';
 import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../base/protocols/grpc/grpc-server.ts';

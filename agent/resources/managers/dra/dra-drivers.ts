@@ -1,6 +1,6 @@
 /**
- * Keeps the DRA drivers that have registered, and calls them. It follows the health that they report, and deletes the slices of
- * those that have gone. The claim manager owns it.
+ * Keeps the DRA drivers that have registered, and calls them. It follows the health that they report, and deletes the
+ * slices of those that have gone.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Client } from '../../../../api/client/client.ts';

@@ -1,6 +1,6 @@
 /**
- * Allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA nodes of each container to the
- * runtime. With the policy `None`, only the state file records the policy. The resource managers call it.
+ * Allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA nodes of each container to
+ * the runtime. With the policy `None`, only the state file records the policy.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
@@ -26,7 +26,7 @@ export interface MemoryManagerOptions {
   readonly affinity: AffinityStore;
 }
 
-/** Owns the memory allocations of the node. `start` rejects if the state file belongs to another policy or machine. */
+/** Owns the memory allocations of the node. */
 export class MemoryManager extends PolicyManager<StaticMemoryPolicy, MemoryState> {
   private constructor(logger: Logger, state: MemoryState, policy: StaticMemoryPolicy | undefined) {
     super({ policy, state, logger, name: 'memory manager' });

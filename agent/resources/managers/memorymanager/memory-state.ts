@@ -1,6 +1,6 @@
 /**
  * Owns the allocations of memory and huge pages of each NUMA node. The state is stored in `memory_manager_state` in the
- * kubelet's format and with its checksum. Only the static policy changes it.
+ * kubelet's format and with its checksum.
  */
 import { join } from 'node:path';
 import {

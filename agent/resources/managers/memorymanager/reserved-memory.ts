@@ -1,6 +1,6 @@
 /**
- * Parses `--reserved-memory`: how much memory of each NUMA node is reserved for the system. Verifies that the sum
- * agrees with the node's reservations. Pure. The memory manager calls it at start.
+ * Parses `--reserved-memory`: how much memory of each NUMA node is reserved for the system. Verifies that the sum agrees
+ * with the node's reservations. Pure.
  */
 import {
   addQuantities,

@@ -1,7 +1,6 @@
 /**
  * Implements the static memory policy. Containers of Guaranteed pods get their memory and huge pages from one NUMA node, or
- * from a fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
- * the state.
+ * from a fixed group of nodes. A node serves either single-node containers or one group, never both.
  */
 import { initAndMainContainers } from '../../../../api/kinds/pod-containers.ts';
 import type { Container, Pod } from '../../../base/model/pod.ts';
@@ -108,8 +107,7 @@ export class StaticMemoryPolicy {
   }
 
   /**
-   * Allocates the memory of the container on the nodes of its affinity. Does nothing if it has its memory already or gets none.
-   * Throws if no permitted nodes have enough memory.
+   * Allocates the memory of the container on the nodes of its affinity. Throws if no permitted nodes have enough memory.
    */
   allocate(pod: Pod, container: Container): void {
     const { uid } = pod.metadata;

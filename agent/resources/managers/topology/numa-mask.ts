@@ -1,7 +1,4 @@
-/**
- * Sets of NUMA nodes as bit masks, and the order in which combinations of nodes are tried. Pure. The topology manager and its
- * providers of hints use it.
- */
+/** Sets of NUMA nodes as bit masks, and the order in which combinations of nodes are tried. Pure. */
 
 /** A set of NUMA nodes: the bit with the number of the node id. */
 export type NumaMask = bigint;

@@ -1,7 +1,6 @@
 /**
- * Defines topology hints and merges them. For each resource, a provider returns the sets of NUMA nodes that can satisfy a
- * container's request. The merge intersects the nodes of every combination of one hint per resource, and selects the best
- * result. Pure.
+ * Defines topology hints and merges them. The merge intersects the nodes of every combination of one hint per resource, and
+ * selects the best result. Pure.
  */
 import { countNodes, isNarrower, maskOf, nodesOf, type NumaMask } from '../topology/numa-mask.ts';
 import type { NumaNode } from '../topology/host-topology.ts';

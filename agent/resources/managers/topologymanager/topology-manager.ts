@@ -38,7 +38,7 @@ export class TopologyManager implements AffinityStore {
       );
   }
 
-  /** Adds a provider of hints. Providers are called in the order in which they are added. */
+  /** Adds a provider of hints. */
   addProvider(provider: HintProvider): void {
     this.#providers.push(provider);
   }
