@@ -63,12 +63,13 @@ function readOperations(patch: unknown): Operation[] {
     );
   }
   return patch.map((raw: unknown) => {
-    if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) {
+    if (typeof raw !== 'object' || Array.isArray(raw)) {
       throw undecodable(`${jsonTypeName(raw)} into Go value of type handlers.jsonPatchOp`);
     }
-    const members = raw as JsonObject;
+    // Go decodes null to an operation without members.
+    const members = (raw ?? {}) as JsonObject;
     return {
-      op: textMember(members, 'op') ?? '',
+      op: textMember(members, 'op') ?? 'unknown',
       path: textMember(members, 'path'),
       from: textMember(members, 'from'),
       value: members['value'] ?? null,

@@ -25,7 +25,7 @@ test('every operation follows RFC 6902', () => {
 });
 
 test('the cause of a failure is in the words of the library of kube-apiserver', () => {
-  const why = (operation: JsonObject): string => {
+  const why = (operation: JsonObject | null): string => {
     try {
       applyJsonPatch(document, [operation]);
     } catch (error) {
@@ -57,6 +57,8 @@ test('the cause of a failure is in the words of the library of kube-apiserver', 
       { op: 'replace', value: 1 },
       { op: 'move', path: '/data/x' },
       { op: 'frob' },
+      {},
+      null,
     ].map(why),
     [
       `add ${missing} path: "/no/x": missing value`,
@@ -80,6 +82,8 @@ test('the cause of a failure is in the words of the library of kube-apiserver', 
       'replace operation failed to decode path: operation missing path field: missing value',
       'move operation failed to decode from: operation, missing from field: missing value',
       'Unexpected kind: frob',
+      'Unexpected kind: unknown',
+      'Unexpected kind: unknown',
     ],
   );
 });
