@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { test } from 'node:test';
 import { districtOf, districtsOf, FLOORS, LATER, ROOT, roomOf, type Source, sources } from './source-files.ts';
@@ -66,6 +66,46 @@ test('the tables of docs/architecture.md list the districts from the highest to 
     const folders = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)\/`/g)].map(([, folder]) => folder));
     assert.deepEqual(folders, districtsOf(side).toReversed());
   }
+});
+
+/** The sides whose districts each have a page, `README.md`. */
+const WITH_PAGES: readonly string[] = ['agent'];
+
+for (const side of WITH_PAGES)
+  for (const district of districtsOf(side))
+    test(`the page of ${side}/${district} names its folders, and no others`, () => {
+      const lines = readFileSync(join(ROOT, side, district, 'README.md'), 'utf8')
+        .trimEnd()
+        .split('\n');
+      assert.equal(lines[0], `# ${side}/${district}`);
+      assert.ok(lines.length <= 40, `it has ${lines.length} lines; a page has 40 at most`);
+      assert.deepEqual(
+        lines.filter((line) => line.length > 150),
+        [],
+      );
+      const folders = readdirSync(join(ROOT, side, district), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => name);
+      // A name without a path is a folder of the district, or one of the repository.
+      const named = [...lines.join('\n').matchAll(/`([\w-]+)\/`/g)]
+        .map(([, folder = '']) => folder)
+        .filter((folder) => folders.includes(folder) || !existsSync(join(ROOT, folder)));
+      assert.deepEqual([...new Set(named)].toSorted(), folders.toSorted());
+    });
+
+/** The files that choose a runtime, or search all runtimes for what an agent has left. */
+const KNOWS_ADAPTERS: ReadonlySet<string> = new Set(['agent/runtime/select-runtime.ts', 'agent/runtime/leftovers.ts']);
+
+test('only the choice of a runtime and the search for leftovers know the adapters of runtimes', () => {
+  const adapterOf = (path: string): string | undefined => /^agent\/runtime\/(?:cri|docker)\//.exec(path)?.[0];
+  const program = sources.filter(({ path }) => !path.startsWith('scripts/'));
+  const knowing = program.filter(({ path, imports, typeImports }) =>
+    [...imports, ...typeImports].some((target) => {
+      const adapter = adapterOf(target);
+      return adapter !== undefined && !path.startsWith(adapter);
+    }),
+  );
+  assert.deepEqual(knowing.map(({ path }) => path).toSorted(), [...KNOWS_ADAPTERS].toSorted());
 });
 
 test('within a side, imports point to lower rooms only', () => {

@@ -9,7 +9,9 @@ import { describe, it } from 'node:test';
 import { commands } from '../../cli/commands.ts';
 
 const root = join(import.meta.dirname, '../..');
-const pages = [...globSync('*.md', { cwd: root }), ...globSync('docs/*.md', { cwd: root })];
+/** The pages of the districts, which say what each owns. */
+const districtPages = globSync('{agent,controlplane}/*/README.md', { cwd: root });
+const pages = [...globSync('*.md', { cwd: root }), ...globSync('docs/*.md', { cwd: root }), ...districtPages];
 const textOf = (page: string): string => readFileSync(join(root, page), 'utf8');
 
 /** Returns the anchors that GitHub creates for the headings of a page. */
@@ -34,6 +36,8 @@ function commandLinesOf(page: string): string[] {
 }
 
 const FOLDER = /^(agent|api|bin|cli|controlplane|docs|examples|scripts|systemd|test)\/[\w./*-]*$/;
+/** A folder or a source file, in the page of a district from its own folder. */
+const OWN_PATH = /^(?:[\w.*-]+\/)+$|^(?:[\w.*-]+\/)*[\w.*-]+\.ts$/;
 /** `systemd/UNIT`. */
 const PLACEHOLDER = /\/[A-Z]+$/;
 const PROGRAM = /^(?:bin\/)?orchlet ([^|;#]*)/;
@@ -99,7 +103,9 @@ for (const page of pages)
     it('names files and folders that exist', () => {
       const words = spansOf(page).flatMap((span) => span.split(' '));
       const paths = words.filter((word) => FOLDER.test(word) && !PLACEHOLDER.test(word));
-      const missing = paths.filter((path) => globSync(path, { cwd: root }).length === 0);
+      const own = districtPages.includes(page) ? words.filter((word) => OWN_PATH.test(word) && !FOLDER.test(word)) : [];
+      const named = [...paths, ...own.map((path) => join(dirname(page), path))];
+      const missing = named.filter((path) => globSync(path, { cwd: root }).length === 0);
       assert.deepEqual(missing, []);
     });
 
