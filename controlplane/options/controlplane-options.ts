@@ -1,6 +1,6 @@
 /**
  * Defines the flags of the control plane. Those that kube-apiserver or kube-controller-manager has as well have the same names
- * and meanings. `--help`, completion and the docs derive from this table. The other files of this folder define the groups.
+ * and meanings. `--help`, completion and the docs derive from this table.
  */
 import type { FlagValues } from '../../api/component/flags.ts';
 import { admissionFlags } from './admission.ts';

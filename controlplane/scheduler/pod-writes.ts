@@ -34,8 +34,8 @@ export interface PodWrites {
   evict(victim: PodInfo): Promise<void>;
   /**
    * Writes the allocation of a claim if it is new, and reserves the claim for the pod. A claim for extended resources is
-   * created first, and the status of the pod names it. Returns the claim. Rejects with a plain `Error` if the claim was
-   * replaced, deleted, allocated or deallocated meanwhile.
+   * created first, and the status of the pod names it. Rejects with a plain `Error` if the claim was replaced, deleted,
+   * allocated or deallocated meanwhile.
    */
   reserve(claim: ReservedClaim, pod: Pod): Promise<ResourceClaim>;
   /** Writes nothing if the claim is gone, or is not reserved for the pod. Deletes a claim for extended resources. */

@@ -1,8 +1,8 @@
 /**
- * Defines an HTTP request and its response for both protocols. `http1.ts` and `http2.ts` implement it.
+ * Defines an HTTP request and its response for both protocols.
  *
  * A response is either sent whole (`send`) or started and written in pieces (`start`, `write`, `end`). Once the client is
- * disconnected, these calls do nothing, so that callers need not check first.
+ * disconnected, these calls do nothing.
  */
 import type { Duplex } from 'node:stream';
 import type { IncomingMessage, ServerResponse } from 'node:http';

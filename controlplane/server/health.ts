@@ -29,10 +29,7 @@ export interface HealthOptions {
 
 const PING: HealthCheck = { name: 'ping', check: () => undefined };
 
-/**
- * Serves `/healthz`, `/livez` and `/readyz`, one path below each of them for every check, and `/metrics/slis` with the results
- * of the checks, which DELETE resets.
- */
+/** Serves the paths. DELETE of `/metrics/slis` resets the results. */
 export function installHealth(paths: PathHandlers, options: HealthOptions): void {
   const live = [PING, ...options.live];
   const logger = limitedLogger(options.logger, options.clock);

@@ -97,7 +97,6 @@ export class ApiRequest implements RequestContext {
   /** Set once API priority and fairness has classified the request. */
   flow: RequestFlow | undefined;
   place: RequestPlace | undefined;
-  /** Set if the request is audited. */
   audited: RequestAudit | undefined;
   /** The handler chain has ended. */
   hasEnded = false;

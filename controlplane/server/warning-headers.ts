@@ -4,8 +4,8 @@
 const MAX_WARNING_CHARS = 256;
 const MAX_WARNINGS_CHARS = 4096;
 /**
- * The maximum number of warnings. Each is a header of its own, which costs more than a short text. With the longest characters,
- * that many headers have less than the 16 KiB that Node.js accepts.
+ * The maximum number of warnings. With the longest characters, that many headers have less than the 16 KiB that Node.js
+ * accepts.
  */
 const MAX_WARNINGS = 128;
 const CONTROL = /\p{Cc}/u;

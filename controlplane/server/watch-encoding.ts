@@ -18,7 +18,6 @@ export interface WatchEncoder {
   frames(events: readonly WatchEvent[]): Buffer[];
 }
 
-/** How the events of one watch are encoded. */
 interface WatchEncoding {
   readonly rest: Rest;
   readonly media: OutputMediaType;

@@ -25,10 +25,7 @@ const ASK_EVERY_MS = 200;
 
 const fileOf = (dataDirectory: string): string => join(dataDirectory, 'storage', 'standbys.json');
 
-/**
- * Stores the URL of a standby. Resolves when it is on the disk. The caller sends nothing before that, because a standby that
- * has a copy can be promoted.
- */
+/** Stores the URL of a standby. Resolves when it is on the disk. */
 export async function rememberStandby(dataDirectory: string, url: string): Promise<void> {
   const earlier = readStandbys(dataDirectory);
   if (earlier.at(-1) === url) return;

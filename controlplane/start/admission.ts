@@ -25,8 +25,8 @@ export interface AdmissionPhase {
 type Before = Setting & StoresPhase & ReadersPhase & SecurityPhase;
 
 /**
- * Runs the fourth phase of the start: builds the admission plugins. Resolves when the plugins have read what they need. Rejects
- * if the admission configuration cannot be read or is invalid.
+ * Builds the admission plugins. Resolves when the plugins have read what they need. Rejects if the admission configuration
+ * cannot be read or is invalid.
  */
 export async function buildAdmission(before: Before): Promise<AdmissionPhase> {
   const { flags, clock, logger, metrics, dialer, schema, listers, registry, definitions, security, clients } = before;

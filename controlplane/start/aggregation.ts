@@ -16,9 +16,8 @@ import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 /**
- * The limits of a conversion's response. A call converts objects of a megabyte together, or a single one of the largest size. A
- * stored object has managed fields in addition to what its client sent, so the limits are above those of request bodies:
- * otherwise an object that one user wrote would make a list fail for others.
+ * The limits of a conversion's response. A stored object has managed fields in addition to what its client sent, so the limits
+ * are above those of request bodies: otherwise an object that one user wrote would make a list fail for others.
  */
 const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 

@@ -59,7 +59,7 @@ export const API_VERSION = {
 
 /**
  * Creates the API server, which does not listen yet. `audit` is `undefined` if nothing is audited. Throws a `StartError` if
- * only one of the flags of the serving certificate is given, and the system's error if one of its files cannot be read.
+ * flags do not fit together, and the system's error if a file of the serving certificate cannot be read.
  */
 export function createApiServer(parts: Parts, aggregator: Aggregator, audit: AuditSink | undefined): ApiServer {
   const { flags, clock, logger, registry, security, metrics } = parts;

@@ -1,7 +1,7 @@
 /**
  * Begins work that a start waits for and that needs few modules: the thread of the storage, and at a first start the key of
  * service account tokens. Both take other processors than that of the main thread, which loads the modules of the control plane
- * meanwhile. Commands call it before they load `main.ts`.
+ * meanwhile.
  */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';

@@ -59,8 +59,7 @@ export interface SecurityPhase {
 type Before = Setting & StoresPhase & ReadersPhase;
 
 /**
- * Builds the security phase. Authorizers come first: clients of this process need them, and the authentication of old tokens
- * needs a client. Rejects if flags exclude each other, or if a file that a flag names cannot be read or is invalid.
+ * Builds the security phase. Rejects if flags exclude each other, or if a file that a flag names cannot be read or is invalid.
  */
 export async function buildSecurity(before: Before): Promise<SecurityPhase> {
   const { flags, clock, turns, registry, onClose } = before;

@@ -1,6 +1,5 @@
 /**
- * Defines the storage, which every backend (`sqlite/`, `memory.ts`, `etcd/`) implements and the contract suite
- * (`test/contract/storage-contract.ts`) tests.
+ * Defines the storage.
  *
  * Keys are `/<group>/<resource>/[<namespace>/]<name>`, and the core group is `core`. Values are opaque bytes. One increasing
  * revision counts the writes of all keys. A write is durable and visible to readers and watches before its promise resolves.

@@ -1,8 +1,6 @@
 /**
  * Maintains an APIService for each group and version of a CustomResourceDefinition, so that one list shows everything that is
  * served. It changes back and deletes only the APIServices with the label of those that it created.
- *
- * A name is reconciled by one worker at a time, from the newest state of both informers; failures are retried with a backoff.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';

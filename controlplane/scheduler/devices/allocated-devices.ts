@@ -66,7 +66,7 @@ export class AllocatedDevices implements DevicesInUse {
 
   /**
    * Replaces the allocation with this id, or removes it if `allocation` is `undefined`. Devices with `adminAccess` are not
-   * counted, because they stay free for others. The id is any key that the caller chooses, such as the UID of a claim.
+   * counted, because they stay free for others.
    */
   set(id: string, allocation: DeviceAllocation | undefined): void {
     const before = this.#usesOf.get(id) ?? NONE;
@@ -100,10 +100,7 @@ export class AllocatedDevices implements DevicesInUse {
   }
 }
 
-/**
- * Returns the node of an allocation, or `SEVERAL` if it is not for a single node. An allocation for one node has a single term
- * in its node selector, which requires one value of `metadata.name`.
- */
+/** Returns the node of an allocation, or `SEVERAL` if it is not for a single node. */
 function nodeOf(allocation: DeviceAllocation | undefined): string {
   const { nodeSelectorTerms = [] } = (allocation?.nodeSelector ?? {}) as Partial<NodeSelector>;
   const [{ matchFields = [], matchExpressions = [] } = {}, ...otherTerms] = nodeSelectorTerms;

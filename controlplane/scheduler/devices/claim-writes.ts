@@ -11,7 +11,7 @@ import type { ReservedClaim } from './pod-devices.ts';
 /** How often a write is tried while others change the claim. */
 const ATTEMPTS = 5;
 
-/** `unreserve` and `free` do nothing if the claim has changed so that there is nothing to take back. */
+/** Returns the writes of claims that `PodWrites` describes. */
 export function claimWrites(client: TypedClient, clock: Clock) {
   const write = (reserved: ReservedClaim, pod: Pod) => writeOnce(client, clock, reserved, pod);
   /** Retries if another client writes the claim at the same time. */

@@ -214,10 +214,7 @@ class Search {
     return this.#shared.has(key) || this.#input.allocated.consumed(key, nodeOf(pooled)) !== undefined;
   }
 
-  /**
-   * Returns the units that checking a device costs. Each constraint compares it with the devices that were chosen before,
-   * each counter is updated, and the capacities of a shared device are summed up.
-   */
+  /** Returns the units that checking a device costs. */
   #costOf(claim: number, { device }: PooledDevice): number {
     const constraints = this.#input.claims[claim]?.spec?.devices?.constraints?.length ?? 0;
     const counters = (device.consumesCounters ?? []).map((consumed) => Object.keys(consumed.counters).length);

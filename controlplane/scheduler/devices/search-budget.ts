@@ -1,7 +1,6 @@
 /**
  * Limits the cost of a search for devices. Users write claims and expressions, and drivers publish devices, so a search may
- * have more possibilities than can be tried, and it blocks the event loop. One unit is one comparison of two devices, which
- * takes about a microsecond.
+ * have more possibilities than can be tried, and it blocks the event loop. One unit is one comparison of two devices.
  */
 
 /** The error of a search that has used up its budget. */

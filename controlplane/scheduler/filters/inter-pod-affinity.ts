@@ -1,6 +1,6 @@
 /**
  * Filters by the required affinity and anti-affinity of the pod, and by the required anti-affinity of running pods. It counts
- * matching pods by topology value once. After that, each node costs a few lookups, and each moved pod a few selector matches.
+ * matching pods by topology value once.
  */
 import type { TimeSlice } from '../../../api/machinery/time-slice.ts';
 import { ownMember } from '../../../api/meta/own-member.ts';

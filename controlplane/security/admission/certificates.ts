@@ -88,8 +88,7 @@ async function checkMayIssue(authorizer: Authorizer, { oldObject, object, user }
 
 /**
  * Requires the verb `sign` on the signer for updates of the status that change the certificate or the conditions of a
- * CertificateSigningRequest, or the certificate chain of a PodCertificateRequest. Refuses the latter with 422, as the strategy
- * of kube-apiserver does.
+ * CertificateSigningRequest, or the certificate chain of a PodCertificateRequest.
  */
 export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
   return {

@@ -4,8 +4,7 @@
  * another node. If two nodes claim the same, agents believe the one whose record is older
  * (`agent/network/podnetwork/cluster-nodes.ts`).
  *
- * The record is an annotation of the Node. `NodeRestriction` calls this for each write of a node to its own Node and replaces
- * what the node itself writes there.
+ * The record is an annotation of the Node. What the node itself writes there is replaced.
  */
 import { formatMicroTime } from '../../../api/machinery/clock.ts';
 import type { Node } from '../../../api/kinds/kinds.ts';

@@ -26,8 +26,8 @@ import { groupResourceName } from '../../../api/meta/group-resource.ts';
 import { NODE_LEASE_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 /**
- * Creates the plugin. It refuses a user of the group `system:nodes` with a 403, or with a 404 if the pod or the Node does not
- * exist. `claims` records what the node claims for the pod network.
+ * Creates the plugin. It refuses a node with a 403, or with a 404 if an object that its request names does not exist. `claims`
+ * records what the node claims for the pod network.
  */
 export function nodeRestriction(listers: Listers, authorizer: Authorizer, claims?: NodeClaims): AdmissionPlugin {
   const podLister = listers.of(pods);

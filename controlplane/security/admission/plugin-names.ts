@@ -1,6 +1,6 @@
 /**
- * Lists the names of the admission plugins that flags enable and disable. `plugins.ts` has a row for each; the flags take the
- * names from here, without loading the plugins.
+ * Lists the names of the admission plugins that flags enable and disable. The flags take the names from here, without loading
+ * the plugins.
  */
 
 /** The names in alphabetical order. */

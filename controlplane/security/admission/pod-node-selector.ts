@@ -1,8 +1,4 @@
-/**
- * PodNodeSelector: adds the node selector of a namespace to its pods. The selector comes from an annotation of the namespace,
- * or else from the plugin's configuration, which can also limit the selectors that pods of a namespace may have. Off by
- * default.
- */
+/** PodNodeSelector: adds the node selector of a namespace to its pods. Off by default. */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Namespace } from '../../../api/kinds/kinds.ts';
 import { namespaces } from '../../../api/client/resources.ts';

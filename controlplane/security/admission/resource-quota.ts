@@ -131,7 +131,10 @@ interface Charging extends ResourceQuotaOptions {
   readonly lookup: ClaimLookup;
 }
 
-/** Charges quotas for the requests, and resolves or rejects each. Throws errors of the storage, or a 500 after all attempts. */
+/**
+ * Charges quotas for the requests, and resolves or rejects each unless it throws: errors of the storage, or a 500 after all
+ * attempts.
+ */
 async function charge(
   namespace: string,
   batch: readonly Waiter[],

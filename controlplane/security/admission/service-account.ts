@@ -82,8 +82,8 @@ interface Lookup {
 }
 
 /**
- * Resolves to the account of a name. Waits for the account `default`, which a controller creates after its namespace. Throws a
- * 403 for a missing account, and for a name that no account can have.
+ * Resolves to the account of a name. Waits for the account `default`. Throws a 403 for a missing account, and for a name that
+ * no account can have.
  */
 async function accountOf(
   attributes: AdmissionAttributes,

@@ -82,7 +82,7 @@ export function mergedData(
 
 /**
  * Merges two lists (JSON) without duplicates. An empty list of allowed names allows every name, and the result is only empty if
- * all servers publish an empty one. If one of them is not a list of strings, the result is the list of this server.
+ * all servers publish an empty one.
  */
 function mergedLists(publishedText: string, serverText: string): string {
   const [former, added] = [listOf(publishedText), listOf(serverText)];

@@ -101,9 +101,8 @@ function tokenKeys(
 ): (token: string, audiences: readonly string[], connection: ClientConnection | undefined) => string {
   const secret = randomBytes(32).toString('base64');
   const last = new WeakMap<ClientConnection, { readonly token: string; readonly key: string }>();
-  // Returns the cache key of a token and its audiences. The secret is the first part of the input, and only whole digests are
-  // compared in this process, so that a plain hash suffices. The parts are quoted, so that a token that contains a separator
-  // differs from another token with an audience.
+  // The secret is the first part of the input, and only whole digests are compared in this process, so that a plain hash
+  // suffices. The parts are quoted, so that a token that contains a separator differs from another token with an audience.
   const digest = (token: string, audiences: readonly string[]): string =>
     hash('sha256', secret + [token, ...audiences].map(quoteText).join(','), 'base64');
   return (token, audiences, connection) => {

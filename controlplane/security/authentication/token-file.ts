@@ -6,8 +6,8 @@ import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /**
- * Reads the tokens from the text of the file. Skips a record with an empty token and logs a warning. Throws for text that is
- * not CSV and for a record with fewer than three columns.
+ * Reads the tokens from the text of the file. Skips a record with an empty token. Throws for text that is not CSV and for a
+ * record with fewer than three columns.
  */
 export function tokenFileAuthenticator(csv: string, path: string, logger: Logger): TokenAuthenticator {
   const byDigest = new Map<string, { readonly digest: Buffer; readonly authenticated: Authenticated }>();

@@ -1,5 +1,5 @@
 /**
- * Tries authenticators in order until one authenticates the request, and adds the group `system:authenticated`.
+ * Tries authenticators in order until one authenticates the request.
  *
  * An authenticator's error is kept while the others are tried: it counts only if none of them accepts the request.
  */

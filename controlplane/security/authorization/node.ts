@@ -59,10 +59,7 @@ const RULES: readonly PolicyRule[] = [
   rule('get list watch', 'certificates.k8s.io', 'clustertrustbundles'),
 ];
 
-/**
- * Counts references: target (`secrets/ns/name`) → node → number of references. Each pod of the node that refers to the
- * target is one, and so is the target itself if it is a pod of the node or names the node in its spec.
- */
+/** Counts references: target (`secrets/ns/name`) → node → number of references. */
 class Reach {
   readonly #counts = new Map<string, Map<string, number>>();
 

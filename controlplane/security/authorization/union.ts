@@ -37,7 +37,7 @@ export function privilegedGroups(groups: readonly string[]): Authorizer {
 
 /**
  * Calls the authorizers in order until one decides. Synchronous until an authorizer returns a promise. If no authorizer has an
- * opinion, the decision is `no-opinion` with all reasons and errors, and the caller denies the request.
+ * opinion, the decision is `no-opinion` with all reasons and errors.
  */
 export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer {
   const authorizeFrom = (

@@ -139,7 +139,6 @@ interface Recording {
   readonly events: Family<Counter>;
 }
 
-/** The audit record of one request. */
 class RequestRecord implements RequestAudit {
   readonly #request: ApiRequest;
   readonly #decision: AuditDecision;

@@ -38,9 +38,8 @@ interface ConnectorOptions {
 }
 
 /**
- * Creates the connector. It forwards logs, upgraded connections and proxied requests to the target that the resource names.
- * Rejects with a 400 for `dryRun` on other subresources than logs, and for a stream without an upgrade. Answers 204 if the
- * target is empty.
+ * Creates the connector. Rejects with a 400 for `dryRun` on other subresources than logs, and for a stream without an upgrade.
+ * Answers 204 if the target is empty.
  */
 export function createConnector(options: ConnectorOptions): Connector {
   const { connections = new ForwardedConnections() } = options;

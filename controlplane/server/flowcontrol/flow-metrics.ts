@@ -1,7 +1,6 @@
 /**
- * Records the metrics of API priority and fairness under the names of kube-apiserver. The series of a flow schema are looked up
- * once and kept with it, so a request costs a few additions. Gauges of levels are set when metrics are read. Distributions over
- * time are sampled by `sample`.
+ * Records the metrics of API priority and fairness under the names of kube-apiserver. Gauges of levels are set when metrics are
+ * read. Distributions over time are sampled by `sample`.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Counter, Gauge, Histogram, MetricsRegistry } from '../../../api/component/metrics.ts';

@@ -36,7 +36,6 @@ export class PriorityLevel {
     this.intake = new Shares(intakeBytes);
   }
 
-  /** Takes the spec of the level and its bounds of seats. */
   configure(uid: string, spec: PriorityLevelSpec, bounds: ConcurrencyBounds): void {
     this.uid = uid;
     this.isExempt = spec.type === 'Exempt';

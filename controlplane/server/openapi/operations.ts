@@ -351,7 +351,6 @@ class ResourcePaths {
     return found;
   }
 
-  /** Returns the deprecated watch paths. */
   watches(): PathOperations[] {
     if (!this.#has('watch')) return [];
     const { kind, namespaced, resource } = this.#row;

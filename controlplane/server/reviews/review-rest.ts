@@ -1,8 +1,5 @@
 /**
  * Implements endpoints whose `create` computes a response instead of storing an object: one generic `create` around a reviewer.
- *
- * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which validates),
- * validating admission.
  */
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../../api/meta/object.ts';
 import { withoutEmpties } from '../../../api/schema/empty-values.ts';

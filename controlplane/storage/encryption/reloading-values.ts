@@ -14,8 +14,8 @@ interface ReloadingValues extends EncryptedValues {
 }
 
 /**
- * Returns a transformer whose configuration can be replaced. The previous configuration still decrypts for a while after a
- * replacement. `close` closes the current and the previous configuration, and every later one as it is set.
+ * Returns a transformer whose configuration can be replaced. `close` closes the current and the previous configuration, and
+ * every later one as it is set.
  */
 export function reloadingValues(first: EncryptedValues, clock: Clock): ReloadingValues {
   let current = first;

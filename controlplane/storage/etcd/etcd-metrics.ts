@@ -2,7 +2,7 @@
  * Measures the requests to etcd with the metrics of kube-apiserver: durations, requests and failures by operation and resource.
  *
  * What belongs to no single resource has empty labels: reading the state of all (`list`), and asking for the newest revision
- * (`get`), which every consistent read of clients waits for.
+ * (`get`).
  */
 import type { Counter, Family, Histogram, MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

@@ -1,6 +1,6 @@
 /**
  * Owns the SQLite file of the storage: its format, opening it or refusing it, and the statements. It has one table of records
- * in the order of revisions and no index besides, so that a small write changes few pages. It runs in the worker.
+ * in the order of revisions and no index besides, so that a small write changes few pages.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';

@@ -44,7 +44,6 @@ export class LogCopy {
     return this.#lastRevision;
   }
 
-  /** The newest record. */
   get newest(): RecordMark | undefined {
     return this.#newest;
   }

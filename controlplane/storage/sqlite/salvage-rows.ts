@@ -1,7 +1,6 @@
 /**
  * Decodes the rows in the pages of a damaged database without SQLite, which stops at the first error. A row counts only if its
- * checksum matches. The format is SQLite's (https://www.sqlite.org/fileformat2.html#b_tree_pages). `read` returns a page by its
- * number.
+ * checksum matches. The format is SQLite's (https://www.sqlite.org/fileformat2.html#b_tree_pages).
  */
 import { checksumOf } from './row-checksum.ts';
 import { PAGE_BYTES } from './database-format.ts';

@@ -7,7 +7,7 @@
  * The incomplete transaction stays in the file, and later transactions overwrite only its beginning. After the next power
  * failure, the rest would look like a transaction behind a damaged one, so a start removes it.
  *
- * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat). `database.ts` calls this in the worker.
+ * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat).
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { StorageError } from '../storage.ts';

@@ -1,6 +1,6 @@
 /**
  * Defines the variables of admission expressions (`object`, `request`, `params`, `variables`, `authorizer`, …), and compiles
- * and evaluates these expressions. Match conditions of webhooks use the same variables.
+ * and evaluates these expressions.
  */
 import {
   authorizerType,

@@ -12,8 +12,8 @@ import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue,
 const MAX_EXPRESSIONS = 1000;
 
 /**
- * Returns the function that evaluates the match conditions of an admission webhook for a request. It keeps the compiled
- * expressions. If no condition is false but one fails, it returns the error.
+ * Returns the function that evaluates the match conditions of an admission webhook for a request. If no condition is false but
+ * one fails, it returns the error.
  */
 export function webhookConditions(authorizer: () => Authorizer): MatchConditions {
   const { object, oldObject, request, authorizer: decider } = ADMISSION_VARIABLES;

@@ -58,7 +58,8 @@ const storedGroupOf = (group: string): string => (group === 'events.k8s.io' ? ''
 
 /**
  * Returns the conversion of objects to the versions that webhooks match. The registry may provide `convert` and
- * `applyDefaults`; without them only the `apiVersion` of an object changes, and fields of a patch are not defaulted.
+ * `applyDefaults`; without them only the `apiVersion` and the `kind` of an object change, and fields of a patch are not
+ * defaulted.
  */
 export function catalogConversion(
   catalog: ResourceCatalog,
@@ -73,8 +74,8 @@ export function catalogConversion(
   const metadataStruct = schema.struct(OBJECT_META);
 
   /**
-   * Throws for another kind, and for a version that the group does not have. Drops members of the metadata that have another
-   * type than ObjectMeta declares, and empty lists.
+   * Throws for another group or kind, and for a version that the group does not have. Drops members of the metadata that have
+   * another type than ObjectMeta declares, and empty lists.
    */
   function customObject(object: KubeObject, wanted: GroupVersionKind): KubeObject {
     const { kind, apiVersion = '', metadata } = object as Partial<KubeObject>;
