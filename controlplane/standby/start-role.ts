@@ -28,9 +28,8 @@ interface StartRoleOptions {
 type StartRole = { readonly role: 'first' } | { readonly role: 'standby'; readonly completeAtMs: number };
 
 /**
- * Reads the role of this control plane and, if it may be the first, asks the other one for its state. The database of a former
- * first is moved to a directory `before-standby-…` in the data directory. Throws a StartError if both are the first, and none
- * was promoted.
+ * Resolves to the role with which this control plane starts. The database of a former first is moved to a directory
+ * `before-standby-…` in the data directory. Throws a StartError if both are the first, and none was promoted.
  */
 export async function startRole(options: StartRoleOptions): Promise<StartRole> {
   const { dataDirectory, other, clock, logger } = options;

@@ -17,8 +17,8 @@ export function agentConnection({ dialer, security }: Pick<Parts, 'dialer' | 'se
 }
 
 /**
- * Creates and removes the folders of local volumes by calls of the agents. A call rejects if the Node has no address, if the
- * agent cannot be reached or refuses, and if its response has no path of the volume.
+ * Creates and removes the folders of local volumes by calls of the agents. A call rejects if the Node has no address, or if the
+ * agent cannot be reached or refuses; `create` also if the response has no path of the volume.
  */
 export function volumeAgents(connection: AgentConnection, addressTypes: readonly string[]): VolumeAgents {
   const call = async (node: Node, name: string, method: 'PUT' | 'DELETE', query = ''): Promise<unknown> => {

@@ -102,7 +102,7 @@ export function partOf(document: Document, prefix: string): OpenApiPart {
   return { paths, ...found };
 }
 
-/** Merges into `document`, which it modifies. A definition whose name has another meaning there is renamed. */
+/** Merges into `document`, which it modifies. A definition or parameter whose name has another meaning there is renamed. */
 export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
   const members = {
     paths: membersOf(document, 'paths'),

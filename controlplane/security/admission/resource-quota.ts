@@ -131,10 +131,7 @@ interface Charging extends ResourceQuotaOptions {
   readonly lookup: ClaimLookup;
 }
 
-/**
- * Charges quotas for the requests, and resolves or rejects each unless it throws: errors of the storage, or a 500 after all
- * attempts.
- */
+/** Charges quotas for the requests and settles these, unless it throws: errors of the storage, or a 500 after all attempts. */
 async function charge(
   namespace: string,
   batch: readonly Waiter[],

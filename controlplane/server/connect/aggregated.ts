@@ -111,8 +111,8 @@ interface AggregatedGet {
 }
 
 /**
- * Sends a GET for checks, discovery and controllers. Returns the JSON of a response with code 200. Any other response is a
- * `StatusError` with its code, and one with more than `maxBytes` is an error.
+ * Sends a GET. Returns the JSON of a response with code 200. Any other response is a `StatusError` with its code, and one with
+ * more than `maxBytes` is an error.
  */
 export async function fetchAggregated(
   dialer: Dialer,

@@ -16,7 +16,7 @@ const webSockets = new WebSocketServer({
 
 /**
  * Accepts the WebSocket of a client and sends it a log. Each piece becomes a message: binary, or base64 text for browsers.
- * Resolves when either side has closed.
+ * Resolves when the WebSocket is closed.
  */
 export function passMessages(message: IncomingMessage, upgrade: Upgrade): Promise<void> {
   return new Promise((resolve) => {

@@ -64,7 +64,7 @@ export function buildSharedV3(source: OpenApiSource, { withScale }: { withScale:
   return writer.definitions();
 }
 
-/** Returns the members around the paths and the schemas. Documents of custom resources alone have a title of their own. */
+/** Returns the members around the paths and the schemas. */
 export function frameV3(
   source: OpenApiSource,
   { isCustom }: { readonly isCustom: boolean },

@@ -177,8 +177,8 @@ function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
 }
 
 /**
- * Returns the resource as which the request matches, or `undefined` if it does not match. Without rules, every resource
- * matches.
+ * Returns the resource as which the request matches, or `undefined` if it does not match. An absent list of rules covers every
+ * resource.
  */
 function matches(constraints: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
   const { attributes } = input;

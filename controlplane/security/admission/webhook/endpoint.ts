@@ -46,8 +46,8 @@ function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): strin
 }
 
 /**
- * Returns the URL, the TLS settings and the credentials for a webhook. Throws `EndpointError` if the service cannot be
- * resolved.
+ * Returns the URL, the TLS settings and the credentials for a webhook. Throws `EndpointError` if it has neither a URL nor a
+ * service with an address.
  */
 export async function endpointOf(
   config: ClientConfig,
