@@ -46,11 +46,11 @@ async function dispatch(argv: readonly string[], io: CommandIo): Promise<number>
   }
   if (found === undefined) throw unknownCommand(argv);
   const command = await found.row.load();
-  if (found.rest.includes('--help') || found.rest.includes('-h')) {
+  if (found.remainingWords.includes('--help') || found.remainingWords.includes('-h')) {
     io.stdout.write(helpOf(found.row.name, command));
     return 0;
   }
-  const parsed = parseFlags(command.flags, found.rest);
+  const parsed = parseFlags(command.flags, found.remainingWords);
   checkArguments(found.row.name, command, parsed.arguments);
   for (const warning of parsed.warnings) io.stderr.write(`warning: ${warning}\n`);
   try {
@@ -89,11 +89,11 @@ function failedPath(error: unknown): string | undefined {
 /** Returns the longest command that the words begin with. */
 function findCommand(
   words: readonly string[],
-): { readonly row: CommandRow; readonly rest: readonly string[] } | undefined {
+): { readonly row: CommandRow; readonly remainingWords: readonly string[] } | undefined {
   for (let length = 2; length >= 1; length--) {
     const name = words.slice(0, length).join(' ');
     const row = commands.find((candidate) => candidate.name === name);
-    if (row !== undefined) return { row, rest: words.slice(length) };
+    if (row !== undefined) return { row, remainingWords: words.slice(length) };
   }
   return undefined;
 }

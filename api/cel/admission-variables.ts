@@ -1,7 +1,4 @@
-/**
- * Declares the CEL types of the variables of admission expressions: `request`, `namespaceObject` and their parts.
- * Admission policies and the match conditions of webhooks use them.
- */
+/** Declares the CEL types of the variables of admission expressions: `request`, `namespaceObject` and their parts. */
 import type { CelEnvironment } from './cel.ts';
 import { bool, type CelType, dyn, int, list, map, string, timestamp } from './types.ts';
 

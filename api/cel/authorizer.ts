@@ -48,7 +48,7 @@ const NOTHING: CheckAttributes = {
 
 class Decider {
   readonly #check: Check;
-  readonly #known = new Map<string, CheckDecision>();
+  readonly #decided = new Map<string, CheckDecision>();
 
   constructor(check: Check) {
     this.#check = check;
@@ -56,17 +56,17 @@ class Decider {
 
   decide(attributes: CheckAttributes): CheckDecision {
     const key = stringifyJson(attributes);
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
+    const decided = this.#decided.get(key);
+    if (decided !== undefined) return decided;
     const decision = this.#check(attributes);
     if (decision instanceof Promise) {
       throw new Pending(
         decision.then((value) => {
-          this.#known.set(key, value);
+          this.#decided.set(key, value);
         }),
       );
     }
-    this.#known.set(key, decision);
+    this.#decided.set(key, decision);
     return decision;
   }
 }

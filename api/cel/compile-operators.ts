@@ -1,7 +1,6 @@
 /**
  * Compiles the operators that do not fit into the overload table: logical operators can be decided by one side, the
- * conditional operator evaluates only one branch, and equality, membership and indexing work across types. The compiler
- * calls it.
+ * conditional operator evaluates only one branch, and equality, membership and indexing work across types.
  */
 import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './compiled.ts';
 import type { Expr } from './parser.ts';

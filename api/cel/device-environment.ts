@@ -83,8 +83,8 @@ function byDomain<T>(
     const domain = slash === -1 ? driver : name.slice(0, slash);
     const value = valueOf(entry);
     if (value === undefined) continue;
-    const known = domains.has(domain) ? domains.get(domain) : new Map<string, CelValue>();
-    domains.set(domain, known.set(name.slice(slash + 1), value));
+    const properties = domains.has(domain) ? domains.get(domain) : new Map<string, CelValue>();
+    domains.set(domain, properties.set(name.slice(slash + 1), value));
   }
   return domains;
 }

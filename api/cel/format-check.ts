@@ -50,22 +50,22 @@ export function formatFault({ name, target, args, at }: Call, typeOf: TypeOf): F
   const [list] = args;
   if (name !== 'format' || target?.kind !== 'literal' || typeof target.value !== 'string') return undefined;
   if (args.length !== 1 || list?.kind !== 'list') return undefined;
-  const given = list.items.map(({ value }) => value);
+  const values = list.items.map(({ value }) => value);
   let next = 0;
   for (const [clause, precision, verb] of target.value.matchAll(/%(\.\d*)?(.?)/gs)) {
     if (clause === '%%') continue;
     const unread = precision === undefined ? undefined : precisionFault(precision, verb ?? '');
-    if (unread !== undefined && given[next] !== undefined)
+    if (unread !== undefined && values[next] !== undefined)
       return { at, message: `could not parse formatting clause: ${unread}` };
     if (clause === '%') return { at, message: 'unexpected end of string' };
-    const item = given[next];
+    const item = values[next];
     if (item === undefined) return { at, message: `index ${next} out of range` };
     next += 1;
     const fault = clauseFault(verb ?? '', item, at, typeOf);
     if (fault !== undefined) return fault;
   }
-  if (given.length <= next) return undefined;
-  const counts = `expected ${next}, got ${given.length}`;
+  if (values.length <= next) return undefined;
+  const counts = `expected ${next}, got ${values.length}`;
   return { at, message: `too many arguments supplied to string.format (${counts})` };
 }
 
@@ -84,8 +84,8 @@ function clauseFault(verb: string, item: Expr, at: number, typeOf: TypeOf): Faul
   }
   const wrong = firstRefused(clause, item, typeOf);
   if (wrong === undefined) return undefined;
-  const given = nameOf(typeOf(wrong));
-  return { at: wrong.at, message: `error during formatting: ${clause.refuses}, was given ${given}` };
+  const typeName = nameOf(typeOf(wrong));
+  return { at: wrong.at, message: `error during formatting: ${clause.refuses}, was given ${typeName}` };
 }
 
 /** Returns the argument, or the innermost element of its literals, that the clause does not format. */

@@ -54,9 +54,9 @@ export class FunctionTable {
   constructor(rows: readonly FunctionRow[]) {
     for (const { name, isMethod, overload: one } of rows) {
       const key = isMethod ? `.${name}` : name;
-      const known = this.#rows.get(key);
-      if (known === undefined) this.#rows.set(key, [one]);
-      else known.push(one);
+      const overloads = this.#rows.get(key);
+      if (overloads === undefined) this.#rows.set(key, [one]);
+      else overloads.push(one);
     }
   }
 

@@ -1,6 +1,6 @@
 /**
  * Reports events of events.k8s.io. Of equal events, the first one is created. Each further one within six minutes of the last
- * turns it into a series, or increments the count of the series. The scheduler uses it.
+ * turns it into a series, or increments the count of the series.
  */
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from '../machinery/clock.ts';
@@ -51,13 +51,13 @@ export class EventSeriesRecorder implements EventRecorder {
     const { regarding, type, reason, message, options, at } = report;
     // As in client-go, `resourceVersion` is part of the key: an object that was changed meanwhile has another series.
     const key = [subjectOf(regarding), regarding.resourceVersion, type, reason, options.action].join('\u0000');
-    const known = this.#series.get(key);
+    const previous = this.#series.get(key);
     this.#series.delete(key);
-    if (known !== undefined && at - known.at <= SERIES_ENDS_AFTER_MS) {
-      const series = { count: known.count + 1, lastObservedTime: formatMicroTime(at) };
+    if (previous !== undefined && at - previous.at <= SERIES_ENDS_AFTER_MS) {
+      const series = { count: previous.count + 1, lastObservedTime: formatMicroTime(at) };
       try {
-        await client.patch(eventsV1, known.namespace, known.name, { type: 'strategic', body: { series } });
-        remember(this.#series, key, { ...known, count: series.count, at });
+        await client.patch(eventsV1, previous.namespace, previous.name, { type: 'strategic', body: { series } });
+        remember(this.#series, key, { ...previous, count: series.count, at });
         return;
       } catch (error) {
         if (!isNotFound(error)) throw error;
@@ -88,7 +88,7 @@ export class EventSeriesRecorder implements EventRecorder {
 
 function shorten(message: string): string {
   if (Buffer.byteLength(message) <= MAX_NOTE_BYTES) return message;
-  const kept = Buffer.from(message).subarray(0, MAX_NOTE_BYTES - CUT_MARK.length);
+  const shortened = Buffer.from(message).subarray(0, MAX_NOTE_BYTES - CUT_MARK.length);
   // A character that was cut in the middle is dropped.
-  return kept.toString('utf8').replace(/�+$/, '') + CUT_MARK;
+  return shortened.toString('utf8').replace(/�+$/, '') + CUT_MARK;
 }

@@ -48,7 +48,7 @@ function parseStatus(text: string): Status | undefined {
   }
 }
 
-/** API servers ask for half a minute at most. A proxy, or a webhook through an API server, may ask for days. */
+/** A proxy, or a webhook through an API server, may ask for days. */
 const MAX_WAIT_MS = 60_000;
 
 /**

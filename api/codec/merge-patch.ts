@@ -46,9 +46,9 @@ function mergeValue(old: JsonValue | undefined, patch: JsonValue | undefined): J
 function withoutNulls(value: JsonValue | undefined): JsonValue | undefined {
   if (Array.isArray(value)) return value.map((item) => withoutNulls(item) ?? null);
   if (!isJsonObject(value)) return value;
-  const kept: JsonObject = {};
+  const cleaned: JsonObject = {};
   for (const key of Object.keys(value)) {
-    if (value[key] !== null) setMember(kept, key, withoutNulls(value[key]));
+    if (value[key] !== null) setMember(cleaned, key, withoutNulls(value[key]));
   }
-  return kept;
+  return cleaned;
 }

@@ -1,7 +1,4 @@
-/**
- * Defines the messages of the thread that parses large YAML texts, and parses a text. `yaml-thread.ts` calls it on the main
- * thread for small texts, and `yaml-worker.ts` on a thread of its own for large ones.
- */
+/** Defines the messages of the thread that parses large YAML texts, and parses a text. */
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { setMember } from '../meta/own-member.ts';
 import { parseYaml, parseYamlDocuments } from './yaml.ts';

@@ -1,6 +1,6 @@
 /**
  * Implements a map whose keys are lists of texts: the values of a metric's labels. It looks them up one after another, so that
- * a lookup neither joins nor hashes the texts. Each request updates a dozen metrics, so lookups must be cheap.
+ * a lookup neither joins nor hashes the texts.
  */
 type Branch<T extends object> = Map<string, Branch<T> | T>;
 
@@ -41,7 +41,7 @@ export class ByLabels<T extends object> {
     this.#all.add(value);
   }
 
-  /** Deletes a value, and the branches that become empty, because labels such as pod uids never return. */
+  /** Deletes a value, and the branches that become empty. */
   delete(labels: readonly string[]): void {
     this.#remove(this.#root, pathOf(labels), 0);
   }

@@ -21,10 +21,7 @@ interface LoggingOptions {
 
 const DEBUG_FROM_VERBOSITY = 4;
 
-/**
- * Creates the logger of a command. Resolves when the writer has been loaded. A `Verbosity` object may be changed while the
- * program runs.
- */
+/** Creates the logger of a command. Resolves when the writer has been loaded. */
 export async function createLogger(options: LoggingOptions): Promise<Logger> {
   const { write, check } = options.write === undefined ? stderrLines() : { write: options.write, check: undefined };
   const verbosity = typeof options.verbosity === 'number' ? { level: options.verbosity } : options.verbosity;

@@ -1,8 +1,7 @@
 /**
  * Derives the types of protobuf messages from tables: `Message: { field: '<number> <type>' }`, where `[]` is a repeated field,
  * `map` maps strings to strings, enumerations are int32, and `decimal` is a uint64 as text, for numbers that a number of
- * JavaScript cannot hold. Every gRPC interface of the agent is such a table (CRI, plugin registration, CSI). The wire codec
- * (`codec.ts`) is built from the same tables.
+ * JavaScript cannot hold. The wire codec (`codec.ts`) is built from the same tables.
  */
 
 export type MessageTables = Readonly<Record<string, Readonly<Record<string, string>>>>;

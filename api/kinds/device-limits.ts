@@ -1,7 +1,4 @@
-/**
- * The limits of kube-apiserver for claims and devices (`pkg/apis/resource`) that validation, the scheduler, the controller of
- * claims and the costs of expressions use. Sizes are in bytes.
- */
+/** The limits of kube-apiserver for claims and devices (`pkg/apis/resource`). Sizes are in bytes. */
 
 /** The maximum number of pods or other consumers that may share a claim. */
 export const MAX_CONSUMERS = 256;

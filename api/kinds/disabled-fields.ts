@@ -1,7 +1,6 @@
 /**
  * Removes pod fields whose feature gate is off in this version. It drops new uses of a field before validation and
- * keeps a field that the stored object already has. The strategies of pods and of all kinds with a pod template call
- * it.
+ * keeps a field that the stored object already has.
  */
 import type { Container, PodSpec } from './pod-types.ts';
 

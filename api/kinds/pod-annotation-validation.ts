@@ -57,8 +57,8 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
   const containers = [...(spec.initContainers ?? []), ...(spec.containers ?? []), ...(spec.ephemeralContainers ?? [])];
   const errors: FieldError[] = [];
   if (!containers.some(({ name }) => name === container)) errors.push(invalid(field, container, 'container not found'));
-  const known = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith('localhost/');
-  if (!known) errors.push(invalid(field, profile, `invalid AppArmor profile name: ${quoteText(profile)}`));
+  const isKnown = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith('localhost/');
+  if (!isKnown) errors.push(invalid(field, profile, `invalid AppArmor profile name: ${quoteText(profile)}`));
   return errors;
 }
 

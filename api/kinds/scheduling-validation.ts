@@ -97,10 +97,10 @@ export function affinityErrors(affinity: Affinity | undefined, at: string): Fiel
     if (needed !== undefined)
       errors.push(...nodeSelectorErrors(needed, `${path}.requiredDuringSchedulingIgnoredDuringExecution`));
     for (const [index, term] of (nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution ?? []).entries()) {
-      const own = `${path}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
+      const termPath = `${path}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
       if ((term.weight ?? 0) <= 0 || (term.weight ?? 0) > 100)
-        errors.push(invalid(`${own}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
-      errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`, { strict: false }));
+        errors.push(invalid(`${termPath}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
+      errors.push(...nodeTermErrors(term.preference ?? {}, `${termPath}.preference`, { strict: false }));
     }
   }
   for (const [name, group] of [
@@ -112,10 +112,10 @@ export function affinityErrors(affinity: Affinity | undefined, at: string): Fiel
       errors.push(...podTermErrors(term, `${at}.${name}.requiredDuringSchedulingIgnoredDuringExecution[${index}]`));
     }
     for (const [index, weighted] of (group.preferredDuringSchedulingIgnoredDuringExecution ?? []).entries()) {
-      const own = `${at}.${name}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
+      const termPath = `${at}.${name}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
       if ((weighted.weight ?? 0) <= 0 || (weighted.weight ?? 0) > 100)
-        errors.push(invalid(`${own}.weight`, weighted.weight ?? 0, 'must be in the range 1-100'));
-      errors.push(...podTermErrors(weighted.podAffinityTerm ?? {}, `${own}.podAffinityTerm`));
+        errors.push(invalid(`${termPath}.weight`, weighted.weight ?? 0, 'must be in the range 1-100'));
+      errors.push(...podTermErrors(weighted.podAffinityTerm ?? {}, `${termPath}.podAffinityTerm`));
     }
   }
   return errors;

@@ -1,6 +1,6 @@
 /**
  * Bounds the lines of the log that clients can cause, also those without credentials: they would fill the disk, or hide what
- * else happens. Servers pass it to the parts that handle requests and connections.
+ * else happens.
  */
 import type { Logger } from '../component/logger.ts';
 import type { Clock } from './clock.ts';

@@ -23,11 +23,11 @@ export class SharedSlots {
    */
   take(owner: string, evict: Evict): (() => void) | undefined {
     if (this.#count >= this.most && !this.#evictFor(owner)) return undefined;
-    const own = this.#taken.get(owner) ?? new Set();
-    this.#taken.set(owner, own);
+    const slots = this.#taken.get(owner) ?? new Set();
+    this.#taken.set(owner, slots);
     // Two slots may have the same function.
     const slot = (): void => evict();
-    own.add(slot);
+    slots.add(slot);
     this.#count += 1;
     return () => this.#free(owner, slot);
   }
@@ -46,9 +46,9 @@ export class SharedSlots {
   }
 
   #free(owner: string, slot: Evict): void {
-    const own = this.#taken.get(owner);
-    if (own?.delete(slot) !== true) return;
+    const slots = this.#taken.get(owner);
+    if (slots?.delete(slot) !== true) return;
     this.#count -= 1;
-    if (own.size === 0) this.#taken.delete(owner);
+    if (slots.size === 0) this.#taken.delete(owner);
   }
 }

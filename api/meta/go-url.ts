@@ -58,10 +58,10 @@ function parse(text: string, url: string, isRequest: boolean): GoUrl {
   }
   const hasAuthority = path.startsWith('//') && (scheme !== undefined || (!isRequest && !path.startsWith('///')));
   if (!hasAuthority) return { ...found, host: '', escapedPath: escapedPath(path, fail) };
-  const [, authority = '', rest = ''] = /^\/\/([^/]*)(.*)$/s.exec(path) ?? [];
+  const [, authority = '', pathText = ''] = /^\/\/([^/]*)(.*)$/s.exec(path) ?? [];
   const at = authority.lastIndexOf('@');
   if (at >= 0 && !/^[A-Za-z0-9\-._:~!$&'()*+,;=%@]*$/.test(authority.slice(0, at))) fail('net/url: invalid userinfo');
-  return { ...found, host: hostOf(authority.slice(at + 1), fail), escapedPath: escapedPath(rest, fail) };
+  return { ...found, host: hostOf(authority.slice(at + 1), fail), escapedPath: escapedPath(pathText, fail) };
 }
 
 type Fail = (why: string) => never;
@@ -101,9 +101,9 @@ export function queryOf({ rawQuery }: GoUrl): Map<string, string[]> {
     const at = part.indexOf('=');
     const [name, value] = (at < 0 ? [part, ''] : [part.slice(0, at), part.slice(at + 1)]).map(decoded);
     if (name === undefined || value === undefined) continue;
-    const own = values.get(name);
-    if (own === undefined) values.set(name, [value]);
-    else own.push(value);
+    const nameValues = values.get(name);
+    if (nameValues === undefined) values.set(name, [value]);
+    else nameValues.push(value);
   }
   return values;
 }

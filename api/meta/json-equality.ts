@@ -82,7 +82,7 @@ function isEmpty(value: unknown): boolean {
   return true;
 }
 
-/** Copies a JSON value. Faster than `structuredClone`, and keeps bigints. */
+/** Copies a JSON value. */
 export function cloneJson<T>(value: T): T {
   return cloneValue(value) as T;
 }

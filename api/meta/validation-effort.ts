@@ -5,7 +5,7 @@
  */
 import { type FieldError, forbidden } from './field-error.ts';
 
-/** The budget in steps, which take some seconds at worst. Values and patterns that people write take a hundredth of it. */
+/** The budget in steps. */
 const MAX_STEPS = 200_000_000;
 
 let left: number | undefined;

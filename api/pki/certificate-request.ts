@@ -1,7 +1,4 @@
-/**
- * Creates and parses PKCS #10 certificate signing requests. Agents and commands create them; the API and the signers
- * parse and check them.
- */
+/** Creates and parses PKCS #10 certificate signing requests. */
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 import { EXTENSION, readExtensions, writeExtension, type Extension } from './extensions.ts';

@@ -87,8 +87,8 @@ function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
   if (type.kind === 'list') return hasDefaults(type.items, open);
   if (type.kind === 'map') return hasDefaults(type.values, open);
   if (type.kind === 'scalar') return false;
-  const known = leadsToDefaults.get(type.struct);
-  if (known !== undefined) return known;
+  const leads = leadsToDefaults.get(type.struct);
+  if (leads !== undefined) return leads;
   if (open.has(type.struct)) return false;
   open.add(type.struct);
   const found = [...type.struct.fields.values()].some(

@@ -40,10 +40,10 @@ export function withoutEmpties(struct: StructType, value: JsonObject, options: E
     }
     if (options.atomicLists === 'kept' && field.type.kind === 'list' && (field.listType ?? 'atomic') === 'atomic')
       continue;
-    const kept = serialized(field.type, member, options);
-    if (kept === member) continue;
+    const cleaned = serialized(field.type, member, options);
+    if (cleaned === member) continue;
     copy ??= { ...value };
-    copy[name] = kept;
+    copy[name] = cleaned;
   }
   return copy ?? value;
 }
@@ -57,8 +57,8 @@ function serialized(type: TypeNode, value: JsonValue, options: EmptyOptions): Js
     // An iterator of indexes and items would be garbage for every list of every write.
     for (let index = 0; index < value.length; index++) {
       const item = value[index] ?? null;
-      const kept = serialized(type.items, item, options);
-      if (kept !== item) (items ??= [...value])[index] = kept;
+      const cleaned = serialized(type.items, item, options);
+      if (cleaned !== item) (items ??= [...value])[index] = cleaned;
     }
     return items ?? value;
   }
@@ -67,8 +67,8 @@ function serialized(type: TypeNode, value: JsonValue, options: EmptyOptions): Js
   for (const key in value) {
     const item = value[key];
     if (item === undefined) continue;
-    const kept = serialized(type.values, item, options);
-    if (kept !== item) setMember((members ??= { ...value }), key, kept);
+    const cleaned = serialized(type.values, item, options);
+    if (cleaned !== item) setMember((members ??= { ...value }), key, cleaned);
   }
   return members ?? value;
 }

@@ -1,6 +1,6 @@
 /**
  * Reads the descriptions of the parameters of operations from the declarations of the client package, as
- * `descriptions.ts` reads those of types. Only OpenAPI needs them, so the file is read on first use.
+ * `descriptions.ts` reads those of types. The file is read on first use.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,12 +17,12 @@ const texts = new Map<string, ReadonlyMap<string, string>>();
  * if the package has none.
  */
 export function parameterText(operation: string, parameter: string): string {
-  let known = texts.get(operation);
-  if (known === undefined) {
-    known = read(operation);
-    texts.set(operation, known);
+  let operationTexts = texts.get(operation);
+  if (operationTexts === undefined) {
+    operationTexts = read(operation);
+    texts.set(operation, operationTexts);
   }
-  return known.get(parameter) ?? '';
+  return operationTexts.get(parameter) ?? '';
 }
 
 function read(operation: string): ReadonlyMap<string, string> {

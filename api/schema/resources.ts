@@ -1,6 +1,6 @@
 /**
- * Provides the built-in resources and their subresources in the order of discovery, from the generated `resources.json`. The
- * registry builds its rows from them. Which of them are served depends on `--runtime-config`.
+ * Provides the built-in resources and their subresources in the order of discovery, from the generated `resources.json`.
+ * Which of them are served depends on `--runtime-config`.
  */
 import { readFileSync } from 'node:fs';
 import type { ResourceInfo } from './schema.ts';

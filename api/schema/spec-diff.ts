@@ -9,7 +9,7 @@ import { matchingBlocks } from './matching-blocks.ts';
 
 /** The number of equal lines that are shown before and after each difference. */
 const CONTEXT = 3;
-/** The maximum number of values of both specs together. The internal form may have thirty times as many lines. */
+/** The maximum number of values of both specs together. */
 const MAX_VALUES = 20_000;
 
 interface Line {

@@ -57,7 +57,7 @@ export const backupOptions = (flags: {
  */
 function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof backupOptions>[0]): readonly string[] {
   if (etcdServers.length === 0 && etcd !== 'embedded') return [];
-  const given = {
+  const etcdValues = {
     'etcd-servers': etcdServers.join(),
     'etcd-prefix': flags.etcdPrefix,
     'etcd-cafile': flags.etcdCafile,
@@ -65,7 +65,7 @@ function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof bac
     'etcd-keyfile': flags.etcdKeyfile,
     'encryption-provider-config': flags.encryptionProviderConfig,
   };
-  return Object.entries(given).flatMap(([name, value = '']) => (value === '' ? [] : [`--${name}=${value}`]));
+  return Object.entries(etcdValues).flatMap(([name, value = '']) => (value === '' ? [] : [`--${name}=${value}`]));
 }
 
 /** A running schedule. */
@@ -79,10 +79,7 @@ const DRAFT = /^orchlet-\d{8}T\d{6}Z\.tgz\.[0-9a-f]{8}\.part$/;
 /** The time after which a backup that still runs is killed. Older drafts belong to no running backup. */
 const MAX_BACKUP_MS = 30 * 60_000;
 
-/**
- * Throws if the schedule or the place in S3 is invalid. It is called before the start, and loads node-cron only if there is a
- * schedule.
- */
+/** Throws if the schedule or the place in S3 is invalid. */
 export async function checkBackupSchedule(options: BackupScheduleOptions): Promise<void> {
   const { schedule } = options;
   if (schedule === '') return;
@@ -172,14 +169,14 @@ async function spawnBackup(
   { dataDir, s3, etcd = [] }: BackupScheduleOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const [program, ...own] = ownProgram();
+  const [program, ...programArguments] = ownProgram();
   const flags = [
     `--data-dir=${dataDir}`,
     `--backup-s3-endpoint=${s3.endpoint}`,
     `--backup-s3-region=${s3.region}`,
     ...etcd,
   ];
-  const child = spawn(program, [...own, 'backup', file, ...flags], {
+  const child = spawn(program, [...programArguments, 'backup', file, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
     timeout: MAX_BACKUP_MS,
     signal,

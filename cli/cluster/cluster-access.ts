@@ -40,11 +40,11 @@ export async function withCluster<T>(
   io: CommandIo,
   work: (cluster: Cluster) => Promise<T>,
 ): Promise<T> {
-  const given = String(parsed.values['kubeconfig']);
+  const kubeconfigPath = String(parsed.values['kubeconfig']);
   const local = join(String(parsed.values['dataDir']), 'admin.kubeconfig');
-  return given === '' && io.env['KUBECONFIG'] === undefined && existsSync(local)
+  return kubeconfigPath === '' && io.env['KUBECONFIG'] === undefined && existsSync(local)
     ? await withOwnKubeconfig(local, io, work)
-    : await withKubeconfig(given, io, work);
+    : await withKubeconfig(kubeconfigPath, io, work);
 }
 
 /** Runs `work` with a client of the cluster of a kubeconfig. An empty path stands for the kubeconfig that kubectl would use. */

@@ -116,15 +116,15 @@ export async function readBundle(
 /** Returns the flags that all control planes share, with a placeholder for the data directory. */
 function flagsOf(settings: BundleSettings): readonly string[] {
   const path = (name: string): string => `DATA_DIR/${FILES.get(name)?.path ?? ''}`;
-  const given = (value: string, text: string): readonly string[] => (value === '' ? [] : [text]);
+  const flagIf = (value: string, text: string): readonly string[] => (value === '' ? [] : [text]);
   return [
-    ...given(settings.etcdServers.join(), `--etcd-servers=${settings.etcdServers.join()}`),
+    ...flagIf(settings.etcdServers.join(), `--etcd-servers=${settings.etcdServers.join()}`),
     ...settings.etcdServersOverrides.map((override) => `--etcd-servers-overrides=${override}`),
-    ...given(settings.etcdServers.join(), `--etcd-prefix=${settings.etcdPrefix}`),
-    ...given(settings.etcdCafile, `--etcd-cafile=${path('etcd-ca.crt')}`),
-    ...given(settings.etcdCertfile, `--etcd-certfile=${path('etcd-client.crt')}`),
-    ...given(settings.etcdKeyfile, `--etcd-keyfile=${path('etcd-client.key')}`),
-    ...given(settings.encryptionProviderConfig, `--encryption-provider-config=${path('encryption.yaml')}`),
+    ...flagIf(settings.etcdServers.join(), `--etcd-prefix=${settings.etcdPrefix}`),
+    ...flagIf(settings.etcdCafile, `--etcd-cafile=${path('etcd-ca.crt')}`),
+    ...flagIf(settings.etcdCertfile, `--etcd-certfile=${path('etcd-client.crt')}`),
+    ...flagIf(settings.etcdKeyfile, `--etcd-keyfile=${path('etcd-client.key')}`),
+    ...flagIf(settings.encryptionProviderConfig, `--encryption-provider-config=${path('encryption.yaml')}`),
   ];
 }
 
@@ -184,12 +184,12 @@ export function openBundle(data: Readonly<Record<string, string>>, key: string):
 
 /** Throws if the CA of the bundle is not one of those that were verified, or if its key belongs to another CA. */
 export function checkBundle(files: BundleFiles, believedCa: string): void {
-  const [own] = certificatesOf(files.get('ca.crt')?.toString() ?? '');
+  const [bundleCa] = certificatesOf(files.get('ca.crt')?.toString() ?? '');
   const believed = certificatesOf(believedCa).map((certificate) => certificate.fingerprint256);
-  if (own === undefined || !believed.includes(own.fingerprint256))
+  if (bundleCa === undefined || !believed.includes(bundleCa.fingerprint256))
     throw new CommandError('the CA of the bundle is not the one that was verified: this may be another cluster');
   const key = createPublicKey(createPrivateKey(files.get('ca.key') ?? ''));
-  if (!key.equals(own.publicKey))
+  if (!key.equals(bundleCa.publicKey))
     throw new CommandError(
       "the CA's key of the bundle belongs to another CA: make a new bundle with 'orchlet token create --control-plane'",
     );

@@ -51,12 +51,12 @@ interface KnownEtcd {
   readonly tls: GrpcTls;
 }
 
-/** Runs `work` with the etcd of the flags, or with `known`. Rejects with `EtcdError` if no server answers. */
+/** Runs `work` with the etcd of the flags, or with `ownEtcd`. Rejects with `EtcdError` if no server answers. */
 export async function withEtcd<T>(
   values: Values,
   io: CommandIo,
   work: (layout: EtcdLayout) => Promise<T>,
-  known?: KnownEtcd,
+  ownEtcd?: KnownEtcd,
 ): Promise<T> {
   const encryption = await buildEncryption({
     path: String(values['encryptionProviderConfig']),
@@ -66,8 +66,8 @@ export async function withEtcd<T>(
     metrics: new MetricsRegistry(),
   });
   try {
-    const servers = known?.urls ?? (values['etcdServers'] as readonly string[]);
-    const etcd = await connectEtcd({ servers, tls: known?.tls ?? (await tlsOf(values)) });
+    const servers = ownEtcd?.urls ?? (values['etcdServers'] as readonly string[]);
+    const etcd = await connectEtcd({ servers, tls: ownEtcd?.tls ?? (await tlsOf(values)) });
     try {
       const schema = loadSchema();
       const prefix = String(values['etcdPrefix']);

@@ -44,19 +44,21 @@ export function servingFault(request: CertificateSigningRequest, { nodes, apiSer
   const name = asked.subject.commonName;
   if (name !== username || !name.startsWith(NODE_USER_PREFIX))
     return `it is for ${quoteText(name)}, not for its author`;
-  const own = nodes.find(({ metadata }) => `${NODE_USER_PREFIX}${metadata.name}` === name);
-  if (own === undefined) return `there is no node ${quoteText(name.slice(NODE_USER_PREFIX.length))}`;
-  const known = namesOf(own);
+  const requestingNode = nodes.find(({ metadata }) => `${NODE_USER_PREFIX}${metadata.name}` === name);
+  if (requestingNode === undefined) return `there is no node ${quoteText(name.slice(NODE_USER_PREFIX.length))}`;
+  const allowedNames = namesOf(requestingNode);
   const others = new Map(
-    nodes.filter((node) => node !== own).flatMap((node) => [...namesOf(node)].map((one) => [one, node.metadata.name])),
+    nodes
+      .filter((node) => node !== requestingNode)
+      .flatMap((node) => [...namesOf(node)].map((one) => [one, node.metadata.name])),
   );
-  for (const given of [...asked.names.dns, ...asked.names.ip, ...asked.names.email, ...asked.names.uri]) {
-    const one = canonical(given);
+  for (const askedName of [...asked.names.dns, ...asked.names.ip, ...asked.names.email, ...asked.names.uri]) {
+    const one = canonical(askedName);
     const shown = quoteText(one);
     if (API_NAME.test(one) || isLoopback(one) || apiServer.has(one)) return `${shown} names the API server`;
     const other = others.get(one);
     if (other !== undefined) return `${shown} names the node ${quoteText(other)}`;
-    if (!known.has(one) || one.includes('*')) return `${shown} is no name or address of the node`;
+    if (!allowedNames.has(one) || one.includes('*')) return `${shown} is no name or address of the node`;
   }
   return '';
 }

@@ -33,7 +33,7 @@ interface StopOptions {
 
 /**
  * Deletes the pods of this node with a short grace period, and waits at most eight seconds for them; the node accepts no new
- * ones in the meantime. Their controllers recreate them as pending pods for the next start. Never rejects: a failure is logged.
+ * ones in the meantime. Never rejects: a failure is logged.
  */
 export async function stopPods(client: Client, nodeName: string, { clock, logger }: StopOptions): Promise<void> {
   const fieldSelector = `spec.nodeName=${nodeName}`;

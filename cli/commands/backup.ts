@@ -78,8 +78,8 @@ function withGivenEtcd<T>(
 }
 
 /**
- * Runs `work` with the etcd of the control plane. If the flags name no etcd and there is no database, it is the one that the
- * control plane runs itself.
+ * Runs `work` with the etcd of the control plane, which the flags name or which it runs itself, and with `undefined` for a
+ * control plane on a database.
  */
 async function withEtcdOf<T>(
   directory: string,
@@ -88,8 +88,8 @@ async function withEtcdOf<T>(
   work: (etcd: EtcdLayout | undefined) => Promise<T>,
 ): Promise<T> {
   const isKnown = (values['etcdServers'] as readonly string[]).length > 0 || existsSync(join(directory, STORAGE_FILE));
-  const own = isKnown ? undefined : await findOwnEtcd(directory, io);
-  return own === undefined ? withGivenEtcd(values, io, work) : withEtcd(values, io, work, own);
+  const embedded = isKnown ? undefined : await findOwnEtcd(directory, io);
+  return embedded === undefined ? withGivenEtcd(values, io, work) : withEtcd(values, io, work, embedded);
 }
 
 interface WantedBackup {
@@ -101,10 +101,7 @@ interface WantedBackup {
   readonly etcd: EtcdLayout | undefined;
 }
 
-/**
- * Writes the backup, and restores it as a test. While the process has the rights of the owner of the data directory, the
- * archive is made in that directory, and a file gets a copy of it with the rights of the caller.
- */
+/** Writes the backup, and restores it as a test. */
 async function backUp({ directory, place, upload, etcd }: WantedBackup, rights: Rights, io: CommandIo) {
   if (!existsSync(join(directory, etcd === undefined ? STORAGE_FILE : KEYS)))
     throw new CommandError(missingData(directory));
@@ -170,7 +167,7 @@ function refuseCopy(directory: string): void {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
-/** Throws if the file is a directory, or if its parent is not one. It runs before the storage is copied, which takes long. */
+/** Throws if the file is a directory, or if its parent is not one. */
 async function checkTarget(file: string): Promise<void> {
   if ((await statOf(dirname(file)))?.isDirectory() !== true)
     throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);
@@ -271,10 +268,7 @@ interface WantedRestore {
   readonly etcd: { readonly layout: EtcdLayout; readonly countsUp: boolean } | undefined;
 }
 
-/**
- * Extracts the backup beside the data, and exchanges it with the data, or writes the objects to etcd. Throws if the control
- * plane runs, and changes nothing if the archive cannot be read or restored.
- */
+/** Replaces the data by the backup. Throws if the control plane runs, and changes nothing if the archive cannot be restored. */
 async function restoreTo(
   directory: string,
   { file, download, etcd }: WantedRestore,
@@ -316,10 +310,7 @@ async function restoreTo(
   }
 }
 
-/**
- * Writes the objects to etcd. Resolves to the revision of the backup. Revisions leap ahead of those that clients may know,
- * unless the revision of etcd is already as high as that of the backup.
- */
+/** Writes the objects to etcd. Resolves to the revision of the backup. */
 async function restoreToEtcd(
   fresh: string,
   { layout, countsUp }: NonNullable<WantedRestore['etcd']>,

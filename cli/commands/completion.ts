@@ -108,8 +108,8 @@ const firstSentence = (text: string): string => /^.*?[.;](?=\s|$)/s.exec(text)?.
 function fish(rows: readonly Completed[]): string {
   const lines = ['# fish completion for orchlet: orchlet completion fish | source'];
   for (const first of firstWords(rows)) {
-    const own = rows.find((row) => row.name === first);
-    const summary = own?.summary ?? `commands: ${secondWords(rows, first).join(', ')}`;
+    const ownRow = rows.find((row) => row.name === first);
+    const summary = ownRow?.summary ?? `commands: ${secondWords(rows, first).join(', ')}`;
     lines.push(`complete -c orchlet -n __fish_use_subcommand -f -a ${first} -d ${quote(summary)}`);
   }
   lines.push("complete -c orchlet -n __fish_use_subcommand -f -a help -d 'show the help of a command'");

@@ -111,14 +111,14 @@ const flags = {
 
 /** Whether the token signed the content of `cluster-info`. The signature is a detached JWS with HS256. */
 function signatureFits(content: string, signature: string, tokenId: string, tokenSecret: string): boolean {
-  const [header = '', payload, given = ''] = signature.split('.');
+  const [header = '', payload, encodedMac = ''] = signature.split('.');
   if (payload !== '') return false;
   const decoded = Buffer.from(header, 'base64url').toString();
   if (!decoded.includes('"HS256"') || !decoded.includes(`"${tokenId}"`)) return false;
   const expected = createHmac('sha256', tokenSecret)
     .update(`${header}.${Buffer.from(content).toString('base64url')}`)
     .digest();
-  const actual = Buffer.from(given, 'base64url');
+  const actual = Buffer.from(encodedMac, 'base64url');
   return actual.length === expected.length && timingSafeEqual(actual, expected);
 }
 
@@ -366,11 +366,11 @@ export const join: Command = {
   ],
   async run(parsed, io) {
     io.hideArguments('orchlet join');
-    const given = parsed.values as unknown as JoinValues;
+    const flagValues = parsed.values as unknown as JoinValues;
     // If the owner cannot reach the directory, this runs the whole command a second time. So it precedes the reading of the
     // standard input, which is possible only once.
-    if (given.controlPlane) await withRightsOfOwner(given.dataDir, io, () => Promise.resolve());
-    const values = { ...given, ...(await secretsOf(given, io)) };
+    if (flagValues.controlPlane) await withRightsOfOwner(flagValues.dataDir, io, () => Promise.resolve());
+    const values = { ...flagValues, ...(await secretsOf(flagValues, io)) };
     const servers = [...parsed.arguments, ...values.servers];
     const token = checkUsage(servers, values, io);
     const { url, discovered } = await discoverFirst(servers, token, io);

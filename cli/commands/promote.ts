@@ -204,14 +204,14 @@ async function demoteIn(
   if (role.role === 'standby' || role.role === 'fenced')
     throw new CommandError(`${directory} is not that of a first control plane: start it with --standby-of`);
   const copy = await openCopy(directory);
-  const own = copy.lastRevision;
+  const ownRevision = copy.lastRevision;
   await copy.close();
   const { promotion } = await ask<FirstReport>({ directory, server: by }, 'GET', FIRST_PATH, io);
   if (promotion === undefined) throw new CommandError(`${by} was not promoted: run 'orchlet promote' there first`);
-  const lost = own - promotion.revision;
+  const lost = ownRevision - promotion.revision;
   if (lost > 0 && !force)
     throw new CommandError(
-      `the database ends at revision ${own}, and ${by} had copied ${promotion.revision} when it was promoted at ${formatTime(promotion.atMs)}: ${lost} revisions are only here. Repeat the command with --force to give them up`,
+      `the database ends at revision ${ownRevision}, and ${by} had copied ${promotion.revision} when it was promoted at ${formatTime(promotion.atMs)}: ${lost} revisions are only here. Repeat the command with --force to give them up`,
     );
   await writeRole(directory, { role: 'fenced', by, atMs: io.clock.now() });
   io.stdout.write(`${directory} takes no more writes. Start the standby with --standby-of ${by}\n`);

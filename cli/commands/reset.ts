@@ -114,7 +114,7 @@ export const reset: Command = {
         }
       }
     }
-    io.stdout.write(summary({ isDry, removed, failed, kept: isPurge ? undefined : dataDirectory }));
+    io.stdout.write(summary({ isDry, removed, failed, keptDirectory: isPurge ? undefined : dataDirectory }));
     return failed === 0 ? 0 : 1;
   },
 };
@@ -123,17 +123,17 @@ function summary({
   isDry,
   removed,
   failed,
-  kept,
+  keptDirectory,
 }: {
   readonly isDry: boolean;
   readonly removed: number;
   readonly failed: number;
-  readonly kept: string | undefined;
+  readonly keptDirectory: string | undefined;
 }): string {
-  const rest = kept === undefined ? '' : `; ${kept} stays (--purge removes it)`;
-  if (isDry) return `${removed === 0 ? 'nothing' : `${removed} of these`} would be removed${rest}\n`;
-  if (failed > 0) return `${failed} could not be removed; solve the problems above, then repeat the reset${rest}\n`;
-  return `${removed === 0 ? 'nothing was left' : 'this host is as it was before orchlet'}${rest}\n`;
+  const keptText = keptDirectory === undefined ? '' : `; ${keptDirectory} stays (--purge removes it)`;
+  if (isDry) return `${removed === 0 ? 'nothing' : `${removed} of these`} would be removed${keptText}\n`;
+  if (failed > 0) return `${failed} could not be removed; solve the problems above, then repeat the reset${keptText}\n`;
+  return `${removed === 0 ? 'nothing was left' : 'this host is as it was before orchlet'}${keptText}\n`;
 }
 
 async function confirm(io: CommandIo, purged: string | undefined): Promise<void> {

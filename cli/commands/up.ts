@@ -33,7 +33,7 @@ import { standBy } from '../cluster/stand-by.ts';
 import { KEEP_PODS_SIGNAL, onShutdown, type Shutdown } from '../process/shutdown.ts';
 import { inOneLine } from '../process/start-failure.ts';
 
-const own = {
+const upFlags = {
   serviceProxy: { ...agentFlags.serviceProxy, default: 'always' },
   keepPods: flag({
     name: 'keep-pods',
@@ -133,7 +133,7 @@ const NODE_KEYS = [
   'loggingFormat',
 ] as const;
 
-const flags = { ...own, ...pickKeys(controlPlaneFlags, PLANE_KEYS), ...pickKeys(agentFlags, NODE_KEYS) };
+const flags = { ...upFlags, ...pickKeys(controlPlaneFlags, PLANE_KEYS), ...pickKeys(agentFlags, NODE_KEYS) };
 
 type UpFlags = FlagValues<typeof flags>;
 
@@ -243,9 +243,14 @@ function ownPlaneFlags(
   values: UpFlags,
   given: Partial<ControlPlaneFlags>,
 ): Partial<ControlPlaneFlags> {
-  const own = `node/${nodeNameOf(agent)}`;
+  const loopbackTarget = `node/${nodeNameOf(agent)}`;
   const etcd = values.clusterInit ? { etcd: 'embedded' } : {};
-  return { ...flagsOfPlane(values), ...etcd, ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
+  return {
+    ...flagsOfPlane(values),
+    ...etcd,
+    ...given,
+    loopbackTargets: [...(given.loopbackTargets ?? []), loopbackTarget],
+  };
 }
 
 function flagsOfPlane(values: UpFlags): Partial<ControlPlaneFlags> {

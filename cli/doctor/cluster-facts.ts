@@ -33,8 +33,8 @@ export async function withClusterOfHost<T>(
   io: CommandIo,
   work: (cluster: Cluster) => Promise<T>,
 ): Promise<T | undefined> {
-  const own = join(data, 'admin.kubeconfig');
-  if (existsSync(own)) return await withOwnKubeconfig(own, io, work);
+  const adminKubeconfig = join(data, 'admin.kubeconfig');
+  if (existsSync(adminKubeconfig)) return await withOwnKubeconfig(adminKubeconfig, io, work);
   const ofAgent = [join(root, 'kubeconfig'), JOINED].find((path) => existsSync(path));
   if (ofAgent === undefined) return undefined;
   refuseForeign(dirname(ofAgent), 'command');

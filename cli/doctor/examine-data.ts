@@ -1,6 +1,6 @@
 /**
  * Implements `orchlet doctor --data`: finds damage in the database of a stopped control plane, and exports the readable records
- * as an archive. The files are only opened for reading. `commands/doctor.ts` calls it.
+ * as an archive. The files are only opened for reading.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';

@@ -97,20 +97,22 @@ async function checkNodes(others: readonly ClusterNodeFacts[], probes: NetworkPr
  * Checks that pods have addresses of the node's range. A runtime whose CNI configuration has a range of its own gives pods
  * addresses that nobody routes to this node.
  */
-function checkRange(own: ClusterNodeFacts | undefined): readonly Finding[] {
-  if (own === undefined || own.podCidrs.length === 0) return [];
+function checkRange(ownNode: ClusterNodeFacts | undefined): readonly Finding[] {
+  if (ownNode === undefined || ownNode.podCidrs.length === 0) return [];
   const ranges = new BlockList();
-  for (const cidr of own.podCidrs) {
+  for (const cidr of ownNode.podCidrs) {
     const [start = '', bits = ''] = cidr.split('/');
     ranges.addSubnet(start, Number(bits), start.includes(':') ? 'ipv6' : 'ipv4');
   }
-  const outside = own.podAddresses.find((address) => !ranges.check(address, address.includes(':') ? 'ipv6' : 'ipv4'));
+  const outside = ownNode.podAddresses.find(
+    (address) => !ranges.check(address, address.includes(':') ? 'ipv6' : 'ipv4'),
+  );
   if (outside === undefined) return [];
   return [
     {
       name: 'pod range',
       verdict: 'warn',
-      text: `a pod of this node has the address ${outside}, outside of ${own.podCidrs.join(', ')}: other nodes cannot reach it`,
+      text: `a pod of this node has the address ${outside}, outside of ${ownNode.podCidrs.join(', ')}: other nodes cannot reach it`,
       remedy:
         "the range of the runtime's CNI configuration (/etc/cni/net.d) or Docker network must be that of the node: kubectl get node -o yaml",
     },

@@ -53,14 +53,14 @@ export const hostProbes: NetworkProbes = {
     return found === 'found' ? addresses : { failed: found === 'ETIMEOUT' ? 'no answer' : found };
   },
   async podProcess() {
-    const own = await readlink('/proc/self/ns/net');
+    const hostNetwork = await readlink('/proc/self/ns/net');
     for (const pid of await readdir('/proc')) {
       if (!/^\d+$/.test(pid)) continue;
       // A process that has exited meanwhile has no cgroups.
       const cgroups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '');
       if (!/\/kubepods/.test(cgroups)) continue;
-      const network = await readlink(`/proc/${pid}/ns/net`).catch(() => own);
-      if (network !== own) return Number(pid);
+      const network = await readlink(`/proc/${pid}/ns/net`).catch(() => hostNetwork);
+      if (network !== hostNetwork) return Number(pid);
     }
     return undefined;
   },

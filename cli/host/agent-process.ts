@@ -62,10 +62,7 @@ export async function agentDirectory(recordDirectory = RECORD_DIRECTORY): Promis
   return isRunning ? recorded : AGENT_DIRECTORY;
 }
 
-/**
- * Returns the root directory of the agent that a command is for: that of `--root-dir`, else the one below a `--data-dir` on the
- * command line, else that of the running agent.
- */
+/** Returns the root directory of the agent that a command is for, by its flags, or else that of the running agent. */
 export async function chosenAgentDirectory({ values, given }: ParsedFlags<FlagTable>): Promise<string> {
   const rootDirectory = String(values['rootDir']);
   if (rootDirectory !== '') return resolve(rootDirectory);

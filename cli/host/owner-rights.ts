@@ -45,7 +45,7 @@ function printOnce(output: CommandIo['stderr'], line: string): void {
 
 /**
  * Runs the work, with the rights of the user who controls the directory if root calls and that is another user. Resolves to the
- * result of the work. Afterwards the process has the rights of the caller again. The work starts no programs, because these
+ * result of the work. Afterwards the process has the rights of the caller again. The work must start no programs, because these
  * could take back the caller's rights. A directory that does not exist is the caller's, unless another user controls a
  * directory above it. Rejects with `HiddenDirectoryError`, before the work, if that user cannot reach the directory.
  */

@@ -28,10 +28,10 @@ export function whoMayReplace(path: string): FileOwner | undefined {
   // All that leads to this directory has been checked, so that it stays the same.
   let at = '/';
   for (let links = 0; links <= MAX_LINKS;) {
-    const [name, ...rest] = left;
+    const [name, ...further] = left;
     if (name === undefined) return undefined;
     if (name === '..') {
-      [at, left] = [dirname(at), rest];
+      [at, left] = [dirname(at), further];
       continue;
     }
     const inside = join(at, name);
@@ -42,9 +42,9 @@ export function whoMayReplace(path: string): FileOwner | undefined {
       links += 1;
       const target = readlinkSync(inside);
       if (target.startsWith('/')) at = '/';
-      left = [...namesOf(target), ...rest];
+      left = [...namesOf(target), ...further];
     } else {
-      [at, left] = [inside, rest];
+      [at, left] = [inside, further];
     }
   }
   throw new Error(`${path} has more than ${MAX_LINKS} links`);

@@ -1,7 +1,4 @@
-/**
- * Keeps optimized code out of a process that is idle most of the time, in which it would take most of the memory. The node
- * agent calls it.
- */
+/** Keeps optimized code, which takes memory, out of a process that is idle most of the time. */
 import { setFlagsFromString } from 'node:v8';
 
 /**

@@ -1,7 +1,6 @@
 /**
- * Lets V8 optimize the code of a control plane after fewer calls once it has started. A request runs many functions a few times
- * each, so that V8 otherwise optimizes them only after more than ten thousand writes. The start itself runs code once, for
- * which optimizing would cost more than it saves. Commands that run a control plane call it.
+ * Lets V8 optimize the code of a control plane after fewer calls once it has started. The start itself runs most code once, for
+ * which optimizing would cost more than it saves.
  */
 import { flushCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
@@ -13,7 +12,7 @@ const LOADED_AFTER_MS = 2_000;
 /**
  * Sets the number of calls after which V8 optimizes a function, some time after the start. The compile cache is written before,
  * because V8 accepts compiled modules only under the flags under which they were written, and the next start loads them
- * under the default flags. After a first start from source, that takes the event loop a tenth of a second.
+ * under the default flags.
  */
 export function optimizeRequests(clock: Clock): void {
   clock.after(LOADED_AFTER_MS, () => {

@@ -1,6 +1,6 @@
 /**
- * Takes the pages of the program's files, such as the code of Node.js and of its libraries, out of this process. Half of them
- * serve the start alone. A page that is used again comes back from the page cache of the kernel, sixteen pages at a time.
+ * Takes the pages of the program's files, such as the code of Node.js and of its libraries, out of this process. A page that is
+ * used again comes back from the page cache of the kernel.
  */
 import { readFileSync } from 'node:fs';
 import { cFunctions } from './c-library.ts';

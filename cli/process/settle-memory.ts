@@ -1,8 +1,7 @@
 /**
  * Returns unused memory after the start and after bursts of work: V8 keeps code that ran once and dead objects until memory is
  * short, malloc keeps what it has freed between blocks in use, and pages of the program's files stay that the start alone used.
- * In a quiet moment after the process has grown, it runs one full garbage collection, which takes a tenth of a second. It runs
- * none while the process is busy. Long-running commands call it.
+ * It does so in quiet moments after the process has grown.
  */
 import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
@@ -12,18 +11,18 @@ import { releaseFiles } from './release-files.ts';
 import { trimHeap } from './trim-heap.ts';
 
 const CHECK_MS = 4_000;
-/** The shortest time between two collections, so that they take a two-hundredth of a processor at most. */
+/** The shortest time between two collections. */
 const PAUSE_MS = 20_000;
-/** After a collection, another thread of V8 frees the unused buffers. It has finished after this time. */
+/** The time for which V8 may free unused buffers in another thread after a collection. */
 const SWEEP_MS = 1_000;
 /** The share of the time since the last check in which the event loop was busy: below it, the process is quiet. */
 const QUIET = 0.1;
-/** The growth from which on memory is collected. A smaller growth is not worth a collection. */
+/** The growth from which on memory is collected. */
 const GROWN_BYTES = 8 * 1024 * 1024;
 
 /**
  * Runs a full garbage collection. V8 accepts the compiled form of the modules of Node.js only under the flags with which
- * these were compiled, so the flag is set for this moment alone. On the command line it would make each start compile them.
+ * these were compiled, so the flag is set for this moment alone.
  */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');

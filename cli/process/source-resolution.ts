@@ -1,7 +1,7 @@
 /**
  * Resolves the imports between the sources of a checkout. For each module, Node.js looks for the file, and for a `package.json`
- * in every folder above it, which says how to read it. For a thousand modules that is a tenth of the processor time of a
- * start. Here, an import names the file itself, with its extension, and every `.ts` file is an ES module.
+ * in every folder above it, which says how to read it. Here, an import names the file itself, with its extension, and every
+ * `.ts` file is an ES module.
  */
 import { registerHooks } from 'node:module';
 

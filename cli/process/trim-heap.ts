@@ -8,10 +8,7 @@ const MALLOC_TRIM = { malloc_trim: { arguments: ['u64'], return: 'i32' } } as co
 let trim: ((pad: bigint) => unknown) | undefined;
 let isLookedUp = false;
 
-/**
- * Returns free memory of malloc to the kernel. The largest blocks return on their own, but blocks of some ten kilobytes, such
- * as the bytes of objects, leave gaps that malloc keeps. Does nothing where musl is the C library, or before Node.js 26.1.
- */
+/** Returns free memory of malloc to the kernel. Does nothing where musl is the C library, or before Node.js 26.1. */
 export function trimHeap(): void {
   if (!isLookedUp) trim = cFunctions(MALLOC_TRIM)?.malloc_trim;
   isLookedUp = true;

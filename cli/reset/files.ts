@@ -25,14 +25,14 @@ export const logs: ResetStep = {
   name: 'logs of pods',
   async find({ record: { podLogsDirectory }, podUids }: ResetTarget) {
     const names = await namesIn(podLogsDirectory);
-    const own = names.filter((name) => podUids.has(name.slice(name.lastIndexOf('_') + 1)));
-    const found: Leftover[] = own.map((name) => join(podLogsDirectory, name)).map(treeLeftover);
+    const podLogNames = names.filter((name) => podUids.has(name.slice(name.lastIndexOf('_') + 1)));
+    const found: Leftover[] = podLogNames.map((name) => join(podLogsDirectory, name)).map(treeLeftover);
     if (podLogsDirectory !== POD_LOGS) return found;
     for (const name of await namesIn(CONTAINER_LOGS)) {
       const path = join(CONTAINER_LOGS, name);
       // The agent creates links only, so an entry of another kind belongs to another program.
       const target = await readlink(path).catch(() => '');
-      if (own.some((directory) => target.startsWith(`${join(POD_LOGS, directory)}/`)))
+      if (podLogNames.some((directory) => target.startsWith(`${join(POD_LOGS, directory)}/`)))
         found.push({ text: `link ${path}`, remove: () => unlinkIfThere(path) });
     }
     return found;

@@ -19,8 +19,8 @@ export const mounts: ResetStep = {
     const below = FOLDERS.map((folder) => `${join(root, folder)}/`);
     const all = await hostMounter.list();
     const points = all.map(({ path }) => path).filter((path) => path !== root || isBoundToItself(root, all));
-    const own = points.filter((path) => path === root || below.some((folder) => path.startsWith(folder)));
+    const agentMounts = points.filter((path) => path === root || below.some((folder) => path.startsWith(folder)));
     // The newest mount comes first, so that mounts on one mount point are unmounted one by one.
-    return own.toReversed().map((path) => ({ text: `mount ${path}`, remove: () => hostMounter.unmount(path) }));
+    return agentMounts.toReversed().map((path) => ({ text: `mount ${path}`, remove: () => hostMounter.unmount(path) }));
   },
 };

@@ -43,8 +43,8 @@ export const isS3 = (place: string): boolean => place.startsWith('s3://');
 
 /** Parses a place such as `s3://backups/cluster`. Throws `UsageError`, which shows the form that is expected. */
 export function parseS3Location(place: string, form = 's3://BUCKET/PREFIX'): S3Location {
-  const [bucket = '', ...rest] = place.slice('s3://'.length).split('/');
-  const parts = rest.filter((part) => part !== '');
+  const [bucket = '', ...segments] = place.slice('s3://'.length).split('/');
+  const parts = segments.filter((part) => part !== '');
   if (!BUCKET.test(bucket) || parts.some((part) => part === '.' || part === '..'))
     throw new UsageError(`${quoteText(place)} is not of the form ${form}`);
   return { bucket, key: parts.join('/') };
@@ -71,8 +71,8 @@ export async function s3Settings(bucket: string, flags: S3Flags, env: Environmen
 }
 
 /**
- * Returns the URL of a bucket. Amazon's buckets have host names, unless they have a dot in their name. Requests to other
- * servers have the bucket in the path, which all of them support.
+ * Returns the URL of a bucket. Amazon's buckets have host names, unless they have a dot in their name. For other servers, the
+ * bucket is in the path.
  */
 function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
   if (endpoint === undefined)

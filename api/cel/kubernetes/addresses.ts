@@ -74,14 +74,14 @@ function parseProblem(text: string): string {
 function ipv4Problem(text: string): string {
   let [dots, value, digits] = [0, 0, 0];
   for (const [index, char] of [...text].entries()) {
-    const rest = ` (at ${quoteText(text.slice(index))})`;
+    const place = ` (at ${quoteText(text.slice(index))})`;
     if (char >= '0' && char <= '9') {
       if (digits === 1 && value === 0) return 'IPv4 field has octet with leading zero';
       value = value * 10 + Number(char);
       digits++;
       if (value > 255) return 'IPv4 field has value >255';
-    } else if (char !== '.') return `unexpected character${rest}`;
-    else if (digits === 0 || index === text.length - 1) return `IPv4 field must have at least one digit${rest}`;
+    } else if (char !== '.') return `unexpected character${place}`;
+    else if (digits === 0 || index === text.length - 1) return `IPv4 field must have at least one digit${place}`;
     else if (dots === 3) return 'IPv4 address too long';
     else [dots, value, digits] = [dots + 1, 0, 0];
   }

@@ -21,10 +21,12 @@ class Semver extends OpaqueValue {
 const semver = opaque('kubernetes.Semver');
 /** Completes a text that is read leniently: without the first `v` and leading zeros, and with three numbers. */
 function normalized(text: string): string {
-  const [major = '', minor, ...rest] = text.replace(/^v/, '').split('.');
-  const parts = [major, ...(minor === undefined ? [] : [minor]), ...(rest.length === 0 ? [] : [rest.join('.')])].map(
-    (part) => part.replace(/^0+(?=\d)/, ''),
-  );
+  const [major = '', minor, ...further] = text.replace(/^v/, '').split('.');
+  const parts = [
+    major,
+    ...(minor === undefined ? [] : [minor]),
+    ...(further.length === 0 ? [] : [further.join('.')]),
+  ].map((part) => part.replace(/^0+(?=\d)/, ''));
   if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ''))
     throw new CelError('short version cannot contain PreRelease/Build meta data');
   while (parts.length < 3) parts.push('0');
@@ -46,11 +48,11 @@ function numberOf(part: string, text: string): bigint {
 /** Parses a semantic version. Throws a `CelError` for another text. */
 function parsedVersion(text: string): Semver {
   if (text === '') throw new CelError('Version string empty');
-  const [major, minor, ...rest] = text.split('.');
-  if (major === undefined || minor === undefined || rest.length === 0)
+  const [major, minor, ...further] = text.split('.');
+  if (major === undefined || minor === undefined || further.length === 0)
     throw new CelError('No Major.Minor.Patch elements found');
   const numbers = [numberOf('Major', major), numberOf('Minor', minor)] as const;
-  const tail = rest.join('.');
+  const tail = further.join('.');
   const [, patch = '', prerelease, build] = /^([^+-]*)(?:-([^+]*))?(?:\+(.*))?$/s.exec(tail) ?? [];
   const third = numberOf('Patch', patch);
   for (const part of prerelease?.split('.') ?? []) checkPrerelease(part);

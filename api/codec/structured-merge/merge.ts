@@ -57,13 +57,13 @@ function mergeMembers(
   const merged: JsonObject = {};
   for (const name of new Set([...Object.keys(live), ...Object.keys(applied)])) {
     const inner = type.kind === 'map' ? type.values : (type.members.get(name)?.type ?? type.others ?? deduced);
-    const value = merge(inner, own(live, name), own(applied, name));
+    const value = merge(inner, memberOf(live, name), memberOf(applied, name));
     if (value !== undefined) setMember(merged, name, value);
   }
   return merged;
 }
 
-const own = (object: JsonObject, name: string): JsonValue | undefined =>
+const memberOf = (object: JsonObject, name: string): JsonValue | undefined =>
   Object.hasOwn(object, name) ? object[name] : undefined;
 
 interface Indexed {
