@@ -11,23 +11,31 @@ import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
  * modified.
  */
 export function completeStruct(struct: StructType, value: JsonObject): void {
-  const { fields } = struct;
-  const { isJson, printed } = traitsOf(struct);
+  const { members, printed } = traitsOf(struct);
   // A type has many fields and an object has few of them, so this visits the members of the object.
   for (const name in value) {
-    const field = fields.get(name);
     const member = value[name];
-    if (field === undefined || member === undefined) continue;
-    if (member !== null && keeps(field, member, isJson)) {
-      complete(field.type, member);
+    if (member === undefined) continue;
+    const traits = members.get(name);
+    if (traits === undefined) continue;
+    if (member !== null && !isDropped(traits.drops, member)) {
+      if (traits.inner !== undefined) complete(traits.inner, member);
       continue;
     }
-    const wanted = printedValue(field);
+    const wanted = printedValue(traits.field);
     // A complete value is never modified, because it may be shared and frozen.
     if (wanted === undefined) delete value[name];
     else if (member !== wanted) value[name] = wanted;
   }
   addAbsent(printed, value);
+}
+
+/** Adds, in place, the zero values of the absent fields that the type always serializes, unless they are null. */
+export function addZeros(struct: StructType, value: JsonObject): JsonObject {
+  for (const { name, type } of traitsOf(struct).zeros) {
+    if (value[name] === undefined) value[name] = zeroWithoutNulls(type);
+  }
+  return value;
 }
 
 /** Adds, in place, the zero values of the absent fields that the type always serializes. */
@@ -53,8 +61,8 @@ function complete(type: TypeNode, value: JsonValue): void {
   if (type.kind === 'struct') {
     if (!Array.isArray(value)) completeStruct(type.struct, value);
   } else if (type.kind === 'list') {
-    if (type.items.kind !== 'scalar' && Array.isArray(value)) for (const item of value) complete(type.items, item);
-  } else if (type.values.kind !== 'scalar' && !Array.isArray(value)) {
+    if (Array.isArray(value)) for (const item of value) complete(type.items, item);
+  } else if (!Array.isArray(value)) {
     for (const key in value) complete(type.values, value[key] ?? null);
   }
 }
@@ -63,6 +71,11 @@ function complete(type: TypeNode, value: JsonValue): void {
 export function zeroValue(type: TypeNode): JsonValue {
   if (type.kind === 'struct') return addPrinted(type.struct, {});
   return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
+}
+
+/** Returns the zero value, in which fields that are serialized as null are absent. */
+export function zeroWithoutNulls(type: TypeNode): JsonValue {
+  return type.kind === 'struct' ? addZeros(type.struct, {}) : zeroValue(type);
 }
 
 const ZEROS: Readonly<Record<Scalar, JsonValue>> = {
@@ -82,24 +95,52 @@ const ZEROS: Readonly<Record<Scalar, JsonValue>> = {
   fieldsV1: null,
 };
 
+/** Which values of a field, other than null, are dropped: empty lists and maps, zero values of scalars, or none. */
+type Dropped = 'empty' | 'zero' | 'none';
+
+interface MemberTraits {
+  readonly field: Field;
+  readonly drops: Dropped;
+  /** The type of the field if its values have parts to complete. */
+  readonly inner: TypeNode | undefined;
+}
+
 interface Traits {
-  /** Whether the type is one of `STORED_AS_JSON`. */
-  readonly isJson: boolean;
+  readonly members: ReadonlyMap<string, MemberTraits>;
   /** The fields that are always serialized. */
   readonly printed: readonly Field[];
+  /** Those of them whose zero value is not null. */
+  readonly zeros: readonly Field[];
 }
 
 /** The traits of types, which are computed once for each. */
-const traits = new WeakMap<StructType, Traits>();
+const traitsByType = new WeakMap<StructType, Traits>();
 
 function traitsOf(struct: StructType): Traits {
-  let found = traits.get(struct);
-  if (found === undefined) {
-    const printed = [...struct.fields.values()].filter(({ presence }) => presence === 'print' || presence === 'null');
-    found = { isJson: STORED_AS_JSON.test(struct.name), printed };
-    traits.set(struct, found);
-  }
-  return found;
+  return traitsByType.get(struct) ?? newTraits(struct);
+}
+
+function newTraits(struct: StructType): Traits {
+  const isJson = STORED_AS_JSON.test(struct.name);
+  const fields = [...struct.fields.values()];
+  const traits = {
+    members: new Map(
+      fields.map((field) => [field.name, { field, drops: droppedValues(field, isJson), inner: innerType(field.type) }]),
+    ),
+    printed: fields.filter(({ presence }) => presence === 'print' || presence === 'null'),
+    zeros: fields.filter(({ presence, type }) => presence === 'print' && hasZero(type)),
+  };
+  traitsByType.set(struct, traits);
+  return traits;
+}
+
+const hasZero = (type: TypeNode): boolean =>
+  type.kind === 'struct' || (type.kind === 'scalar' && ZEROS[type.scalar] !== null);
+
+function innerType(type: TypeNode): TypeNode | undefined {
+  if (type.kind === 'struct') return type;
+  const part = type.kind === 'list' ? type.items : type.kind === 'map' ? type.values : undefined;
+  return part === undefined || part.kind === 'scalar' ? undefined : type;
 }
 
 /** Maps that have a meaning even if they are empty: the `overhead` of a pod whose runtime class sets none is refused. */
@@ -108,24 +149,25 @@ const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
 /** kube-apiserver stores these types as JSON, in which an empty list that is always serialized differs from null. */
 const STORED_AS_JSON = /^io\.k8s\.(?:apiextensions-apiserver|kube-aggregator)\./;
 
-/** Whether a decoded value, which is not null, is kept. `isJson`: whether the type is one of `STORED_AS_JSON`. */
-function keeps(field: Field, value: JsonValue, isJson: boolean): boolean {
-  if (KEPT_EMPTY.has(field.name)) return true;
+/** Returns which values are dropped. `isJson`: whether the type is one of `STORED_AS_JSON`. */
+function droppedValues({ name, type, presence }: Field, isJson: boolean): Dropped {
+  if (KEPT_EMPTY.has(name)) return 'none';
   // Stored objects have no empty lists and maps. They are null after decoding, and are serialized only if the type requires it.
-  if (
-    isCollection(field.type) &&
-    (field.presence === 'omit' || (field.presence === 'print' && field.name !== 'items' && !isJson))
-  ) {
-    return !isEmptyCollection(value);
-  }
-  return field.presence !== 'omit' || !isZero(field.type, value);
+  if (isCollection(type) && (presence === 'omit' || (presence === 'print' && name !== 'items' && !isJson)))
+    return 'empty';
+  return presence === 'omit' && hasZeroValue(type) ? 'zero' : 'none';
+}
+
+function isDropped(drops: Dropped, value: JsonValue): boolean {
+  if (drops === 'zero') return isZeroValue(value);
+  return drops === 'empty' && isEmptyCollection(value);
 }
 
 /** Whether Go serializes the value of an optional field as absent. */
-export function isZero(type: TypeNode, value: JsonValue): boolean {
-  if (type.kind === 'scalar') {
-    if (type.scalar === 'any' || type.scalar === 'rawExtension' || type.scalar === 'fieldsV1') return false;
-    return value === '' || value === 0 || value === false || value === 0n;
-  }
-  return false;
-}
+export const isZero = (type: TypeNode, value: JsonValue): boolean => isZeroValue(value) && hasZeroValue(type);
+
+const isZeroValue = (value: JsonValue): boolean => value === '' || value === 0 || value === false || value === 0n;
+
+/** Whether zero values of the type are absent, as those of all scalars except free-form JSON. */
+const hasZeroValue = (type: TypeNode): boolean =>
+  type.kind === 'scalar' && type.scalar !== 'any' && type.scalar !== 'rawExtension' && type.scalar !== 'fieldsV1';

@@ -9,7 +9,7 @@ import { conversionFault, convertedInteger } from './map-conversion.ts';
 import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import type { StructType, TypeNode } from './schema.ts';
-import { addPrinted, isZero, zeroValue } from './complete.ts';
+import { addPrinted, addZeros, isZero, zeroValue, zeroWithoutNulls } from './complete.ts';
 import { jsonKind, goType, goName } from './go-types.ts';
 import { isJsonObject } from '../meta/json-object.ts';
 import { jsonPath } from '../meta/json-path.ts';
@@ -33,6 +33,8 @@ export interface DecodeOptions {
   readonly decimals?: ReadonlyMap<string, string> | undefined;
   /** The value is no text but the result of a strategic merge or an apply, which Go converts by other rules. */
   readonly isConversion?: boolean;
+  /** Leaves out fields that are serialized as null if they are absent, so that absent fields have one form only. */
+  readonly omitsNulls?: boolean;
 }
 
 /**
@@ -79,10 +81,12 @@ class Walk {
   #decodesItself: StructType | undefined;
   readonly #decimals: ReadonlyMap<string, string>;
   readonly #isConversion: boolean;
+  readonly #omitsNulls: boolean;
 
-  constructor({ decimals = NO_DECIMALS, isConversion = false }: DecodeOptions = {}) {
+  constructor({ decimals = NO_DECIMALS, isConversion = false, omitsNulls = false }: DecodeOptions = {}) {
     this.#decimals = decimals;
     this.#isConversion = isConversion;
+    this.#omitsNulls = omitsNulls;
   }
 
   /** Returns the decoded value, or throws the first error that was noted. */
@@ -115,7 +119,7 @@ class Walk {
     }
     this.#path.length = depth;
     this.#struct = around;
-    return addPrinted(struct, out);
+    return this.#omitsNulls ? addZeros(struct, out) : addPrinted(struct, out);
   }
 
   #noteUnknown(): void {
@@ -143,7 +147,7 @@ class Walk {
     const depth = this.#path.length;
     const out = value.map((item, index) => {
       this.#path[depth] = index;
-      return item === null ? zeroValue(items) : this.#node(items, item);
+      return item === null ? this.#zero(items) : this.#node(items, item);
     });
     this.#path.length = depth;
     return out;
@@ -157,10 +161,19 @@ class Walk {
       if (member === undefined) continue;
       // A conversion reports unknown names without the keys of the maps around them.
       if (!this.#isConversion) this.#path[depth] = key;
-      setMember(out, key, member === null ? zeroEntry(values) : this.#node(values, member));
+      setMember(out, key, member === null ? this.#zeroEntry(values) : this.#node(values, member));
     }
     this.#path.length = depth;
     return out;
+  }
+
+  #zero(type: TypeNode): JsonValue {
+    return this.#omitsNulls ? zeroWithoutNulls(type) : zeroValue(type);
+  }
+
+  /** Returns the value for a null in a map. kube-apiserver stores absent bytes as an empty text. */
+  #zeroEntry(type: TypeNode): JsonValue {
+    return type.kind === 'scalar' && type.scalar === 'bytes' ? '' : this.#zero(type);
   }
 
   #scalar(type: ScalarNode, value: JsonValue): JsonValue {
@@ -294,11 +307,6 @@ class Walk {
   #into(): string {
     return `into Go struct field ${(this.#decodesItself ?? this.#struct)?.name.split('.').at(-1) ?? ''}.${this.#fields.join('.')}`;
   }
-}
-
-/** Returns the value for a null in a map. kube-apiserver stores absent bytes as an empty text. */
-function zeroEntry(type: TypeNode): JsonValue {
-  return type.kind === 'scalar' && type.scalar === 'bytes' ? '' : zeroValue(type);
 }
 
 function time(scalar: 'time' | 'microTime', value: string): JsonValue {

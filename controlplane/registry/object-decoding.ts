@@ -10,16 +10,10 @@ import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, type DecodeOptions, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { internalPackage, jsonKind } from '../../api/schema/go-types.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
-import {
-  apiVersionOf,
-  parseApiVersion,
-  type JsonObject,
-  type JsonValue,
-  type KubeObject,
-} from '../../api/meta/object.ts';
+import { apiVersionOf, parseApiVersion, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
-import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
+import type { Schema, StructType } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
 import type { Pausing } from '../../api/machinery/pausing.ts';
 import { retiredKindGroup } from './retired-kinds.ts';
@@ -41,34 +35,14 @@ export interface SchemaReader {
 
 /** Reads objects of the built-in types. */
 export const builtInReader: SchemaReader = {
+  // oxlint-disable-next-line require-yield -- readers of other types pause
   *conform(value, struct, options) {
-    const { value: object, unknown } = decodeStruct(struct, value, options);
-    yield;
-    dropNulls(struct, object);
+    // Strategies see absent fields in one form only. Those that are serialized as null are restored before the object is stored.
+    const { value: object, unknown } = decodeStruct(struct, value, { ...options, omitsNulls: true });
     return { object: object as unknown as KubeObject, unknown };
   },
   applyDefaults: (object, struct) => applyTableDefaults(struct, object as unknown as JsonObject),
 };
-
-/** Removes null members of structs, so that strategies see absent fields in one form only. */
-function dropNulls(struct: StructType, object: JsonObject): void {
-  for (const name in object) {
-    const field = struct.fields.get(name);
-    if (field === undefined) continue;
-    const value = object[name];
-    if (value === null) delete object[name];
-    else if (value !== undefined) dropNullsWithin(field.type, value);
-  }
-}
-
-function dropNullsWithin(type: TypeNode, value: JsonValue): void {
-  if (typeof value !== 'object' || value === null) return;
-  if (type.kind === 'list') {
-    if (Array.isArray(value)) for (const item of value) dropNullsWithin(type.items, item);
-  } else if (Array.isArray(value)) return;
-  else if (type.kind === 'struct') dropNulls(type.struct, value);
-  else if (type.kind === 'map') for (const item of Object.values(value)) dropNullsWithin(type.values, item ?? null);
-}
 
 /** The kind that a body must have. */
 export interface ExpectedKind {

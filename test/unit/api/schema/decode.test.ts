@@ -6,7 +6,7 @@ import { DecodeError, decodeStruct, unknownFieldErrors } from '../../../../api/s
 import { withoutEmpties } from '../../../../api/schema/empty-values.ts';
 import type { JsonObject, JsonValue } from '../../../../api/meta/object.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
-import type { StructType } from '../../../../api/schema/schema.ts';
+import type { StructType, TypeNode } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
 import { canonicalMicroTime, canonicalTime } from '../../../../api/schema/time.ts';
 import { generateObject } from '../../../fakes/generated-object.ts';
@@ -269,6 +269,49 @@ test('completing a decoded object changes nothing, for every type', () => {
     }
   }
 });
+
+test('decoding without nulls leaves out the fields that completing restores, for every type', () => {
+  const schema = loadSchema();
+  for (const name of schema.structNames()) {
+    const struct = schema.struct(name);
+    if (struct === undefined) continue;
+    for (let seed = 1; seed <= 3; seed += 1) {
+      const object = generateObject(struct, seed);
+      const value = decodeStruct(struct, object, { omitsNulls: true }).value;
+      const printed = decodeStruct(struct, object).value;
+      dropNulls(struct, printed);
+      assert.deepEqual(value, printed, `${name}, seed ${seed}`);
+      completeStruct(struct, value);
+      assert.deepEqual(value, decodeStruct(struct, object).value, `${name}, seed ${seed}`);
+    }
+  }
+});
+
+test('decoding without nulls leaves them out of null items and members as well', () => {
+  const decode = (omitsNulls: boolean): unknown =>
+    decodeStruct(pod, { spec: { containers: [null], volumes: null } }, { omitsNulls }).value['spec'];
+  assert.deepEqual(decode(true), { containers: [{ name: '', resources: {} }] });
+  const replicaSet = kind('apps', 'v1', 'ReplicaSet');
+  const template = { spec: { template: { spec: null, metadata: null } } };
+  assert.deepEqual(decodeStruct(replicaSet, template, { omitsNulls: true }).value['spec'], {
+    template: { metadata: {}, spec: {} },
+  });
+});
+
+/** Removes the null fields of a decoded value. */
+function dropNulls(struct: StructType, value: JsonObject): void {
+  for (const [name, member] of Object.entries(value)) {
+    if (member === null) delete value[name];
+    else dropNullsWithin(struct.fields.get(name)?.type, member);
+  }
+}
+
+function dropNullsWithin(type: TypeNode | undefined, value: JsonValue | undefined): void {
+  if (typeof value !== 'object' || value === null || type === undefined) return;
+  if (type.kind === 'struct') dropNulls(type.struct, value as JsonObject);
+  else if (type.kind === 'list') for (const item of value as JsonValue[]) dropNullsWithin(type.items, item);
+  else if (type.kind === 'map') for (const item of Object.values(value)) dropNullsWithin(type.values, item);
+}
 
 test('the schema sets what it has defaults for', () => {
   const value = { spec: { containers: [{ name: 'c', ports: [{ containerPort: 80 }] }] } };
