@@ -14,7 +14,8 @@ import {
   type FieldSet,
 } from '../../api/codec/structured-merge/field-set.ts';
 import { merge } from '../../api/codec/structured-merge/merge.ts';
-import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import type { MergeType, StructMergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import { newFields } from '../../api/codec/structured-merge/new-fields.ts';
 import { fieldSetOf, withWholes } from '../../api/codec/structured-merge/typed-value.ts';
 import type { JsonObject } from '../../api/meta/object.ts';
 import type { OwnerConflict } from './managed-fields-conflicts.ts';
@@ -23,11 +24,9 @@ import type { Pausing } from '../../api/machinery/pausing.ts';
 import type { ResetFields } from './strategy.ts';
 import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
 
-/** Fields that the server sets or the path determines have no owner. */
-const UNOWNED = setOfPaths([
+const OF_SERVER = [
   ['f:apiVersion'],
   ['f:kind'],
-  ['f:metadata'],
   ...[
     'name',
     'namespace',
@@ -39,7 +38,13 @@ const UNOWNED = setOfPaths([
     'managedFields',
     'resourceVersion',
   ].map((name) => ['f:metadata', `f:${name}`]),
-]);
+];
+
+/** Fields that the server sets or the path determines have no owner. */
+const UNOWNED = setOfPaths([['f:metadata'], ...OF_SERVER]);
+
+/** The fields of a new object that have no owner, whoever creates it. What is below them has none either. */
+const UNOWNED_OF_NEW = setOfPaths(OF_SERVER);
 
 /** The field manager that writes now. */
 export interface Writer {
@@ -171,6 +176,21 @@ function* takeFrom(owners: Owners, changesFor: ChangesFor, except: string | unde
     if (isEmptySet(remaining)) owners.delete(key);
     else if (remaining !== owner.fields) owners.set(key, { ...owner, fields: remaining });
   }
+}
+
+const skippedOfNew = new WeakMap<FieldSet, FieldSet>();
+
+/** Computes the ownership of a new object that has no owners yet, as `ownUpdate` does. Adds the writer to `owners`. */
+export function ownNew(type: StructMergeType, object: JsonObject, owners: Owners, writer: Writer): void {
+  let skipped = skippedOfNew.get(writer.ignored);
+  if (skipped === undefined) {
+    skipped = union(UNOWNED_OF_NEW, writer.ignored);
+    skippedOfNew.set(writer.ignored, skipped);
+  }
+  const fields = newFields(type, object, skipped);
+  if (fields === undefined) return;
+  const identity = { ...identityOf(writer), operation: 'Update' } as const;
+  owners.set(ownerKey(identity), { ...identity, time: writer.time, fields });
 }
 
 /** Computes ownership after a write other than apply. Modifies `owners`. */

@@ -34,7 +34,14 @@ import type { ApplyWrite, FieldManagement, ManagedWrite, VersionLookup } from '.
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
 import { conflictsBeyondLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
-import { adaptToSchema, ownApply, ownUpdate, UntypedVersionError, type Writer } from './managed-fields-ownership.ts';
+import {
+  adaptToSchema,
+  ownApply,
+  ownNew,
+  ownUpdate,
+  UntypedVersionError,
+  type Writer,
+} from './managed-fields-ownership.ts';
 import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { atOnce, inTurns, type Pausing, waitFor } from '../../api/machinery/pausing.ts';
 import type { ResetFields } from './strategy.ts';
@@ -183,7 +190,8 @@ function* updateManaged(
     // Empty lists inside an atomic list count as a change, because kube-apiserver compares such lists as Go values.
     const next = withoutEmpties(struct, withoutManagedFields(object), { atomicLists: 'kept' });
     yield;
-    yield* ownUpdate(type, { old: before, next }, owners, writer);
+    if (live === undefined && owners.size === 0 && type.kind === 'struct') ownNew(type, next, owners, writer);
+    else yield* ownUpdate(type, { old: before, next }, owners, writer);
   } catch (error) {
     if (!(error instanceof PathElementError || error instanceof UntypedVersionError)) throw error;
     return withManagedFields(object, undefined);

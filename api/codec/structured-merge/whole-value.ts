@@ -12,16 +12,18 @@ type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
 
 /** Returns the path of the value and all paths below it. Throws `PathElementError`. */
 export function wholeValue(type: MergeType, value: JsonValue): FieldSet {
-  return new WholeValue(wireOf(type, value));
+  return new WireSet(wireOf(type, value), { owned: true });
 }
 
-class WholeValue implements FieldSet {
-  readonly owned = true;
+/** A set that has its wire form. */
+export class WireSet implements FieldSet {
+  readonly owned: boolean;
   readonly wire: JsonObject;
   #children: FieldSet['children'] | null = null;
 
-  constructor(wire: JsonObject) {
+  constructor(wire: JsonObject, { owned }: { readonly owned: boolean } = { owned: false }) {
     this.wire = wire;
+    this.owned = owned;
   }
 
   get children(): FieldSet['children'] {
@@ -30,7 +32,8 @@ class WholeValue implements FieldSet {
   }
 }
 
-function wireOf(type: MergeType, value: JsonValue): JsonObject {
+/** Returns the wire form of the paths below the path of the value, which is owned. */
+export function wireOf(type: MergeType, value: JsonValue): JsonObject {
   switch (type.kind) {
     case 'leaf':
       return NO_FIELDS;
@@ -38,11 +41,11 @@ function wireOf(type: MergeType, value: JsonValue): JsonObject {
       return wireOf(deduce(value), value);
     case 'keyed':
     case 'set':
-      return Array.isArray(value) && value.length > 0 ? wireOfItems(type, value) : NO_FIELDS;
+      return Array.isArray(value) && value.length > 0 ? wireOfItems(type, value, newWire()) : NO_FIELDS;
     case 'map':
       return isJsonObject(value) ? wireOfMap(type.values, value) : NO_FIELDS;
     case 'struct':
-      return isJsonObject(value) ? wireOfStruct(type, value) : NO_FIELDS;
+      return (isJsonObject(value) ? wireOfStruct(type, value, newWire()) : undefined) ?? NO_FIELDS;
   }
 }
 
@@ -57,14 +60,14 @@ function wireOfMap(values: MergeType, value: JsonObject): JsonObject {
   return wire;
 }
 
-function wireOfStruct(type: StructMergeType, value: JsonObject): JsonObject {
+/** Adds the paths of the members to `wire` and returns it, or returns `undefined` if there are none. */
+export function wireOfStruct(type: StructMergeType, value: JsonObject, wire: JsonObject): JsonObject | undefined {
   const names: string[] = [];
   for (const name in value) {
     if (value[name] !== undefined && (type.others !== undefined || type.members.has(name))) names.push(name);
   }
   for (const { name } of zerosOf(type)) if (value[name] === undefined) names.push(name);
-  if (names.length === 0) return NO_FIELDS;
-  const wire = newWire();
+  if (names.length === 0) return undefined;
   for (const name of sortTexts(names)) {
     const member = type.members.get(name);
     const inner = member?.type ?? type.others;
@@ -73,8 +76,8 @@ function wireOfStruct(type: StructMergeType, value: JsonObject): JsonObject {
   return wire;
 }
 
-function wireOfItems(type: ListType, items: readonly JsonValue[]): JsonObject {
-  const wire = newWire();
+/** Adds the paths of the items, of which there is one at least, to `wire` and returns it. */
+export function wireOfItems(type: ListType, items: readonly JsonValue[], wire: JsonObject): JsonObject {
   const [first] = items;
   if (items.length === 1 && first !== undefined) {
     wire[itemElement(type, first)] = wireOf(type.items, first);
