@@ -37,7 +37,7 @@ export interface SchemaReader {
 export const builtInReader: SchemaReader = {
   // oxlint-disable-next-line require-yield -- readers of other types pause
   *conform(value, struct, options) {
-    // Strategies see absent fields in one form only. Those that are serialized as null are restored before the object is stored.
+    // Strategies see absent fields in one form only. Completion restores those that are serialized as null.
     const { value: object, unknown } = decodeStruct(struct, value, { ...options, omitsNulls: true });
     return { object: object as unknown as KubeObject, unknown };
   },
