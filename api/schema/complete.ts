@@ -109,7 +109,7 @@ interface Traits {
   readonly members: ReadonlyMap<string, MemberTraits>;
   /** The fields that are always serialized. */
   readonly printed: readonly Field[];
-  /** Those of them whose zero value is not null. */
+  /** The fields that are always serialized, and whose zero value is not null. */
   readonly zeros: readonly Field[];
 }
 
