@@ -1,8 +1,8 @@
 /**
- * Takes the pages of the program's files, such as the code of Node.js and of its libraries, out of this process. A page that is
- * used again comes back from the page cache of the kernel.
+ * Takes the pages of the executable, which are the code of Node.js, out of this process. A page that is used again comes back
+ * from the page cache of the kernel.
  */
-import { readFileSync } from 'node:fs';
+import { readFileSync, readlinkSync } from 'node:fs';
 import { cFunctions } from './c-library.ts';
 
 /** `int madvise(void *addr, size_t length, int advice)` in sys/mman.h. */
@@ -10,8 +10,8 @@ const MADVISE = { madvise: { arguments: ['u64', 'u64', 'i32'], return: 'i32' } }
 /** The page is read again when it is used. Changes that a process made to it would be lost. */
 const MADV_DONTNEED = 4;
 
-/** The first line of a private mapping of a file that is not writable, in /proc/PID/smaps: its addresses and its inode. */
-const UNWRITABLE = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p [0-9a-f]+ \S+ [1-9]\d* /;
+/** The first line of a private mapping of a file that is not writable, in /proc/PID/smaps: addresses, inode and path. */
+const UNWRITABLE = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p [0-9a-f]+ \S+ [1-9]\d* +(.*)$/m;
 /** A mapping without pages that are changed copies, such as those that the dynamic linker relocates. */
 const UNCHANGED = /^Anonymous: +0 kB$/m;
 
@@ -25,17 +25,30 @@ interface Mapping {
 export function releaseFiles(): void {
   const madvise = cFunctions(MADVISE)?.madvise;
   if (madvise === undefined) return;
-  for (const { address, length } of unchangedFiles(ownMappings())) madvise(address, length, MADV_DONTNEED);
+  for (const { address, length } of unchangedMappings(ownMappings(), executable()))
+    madvise(address, length, MADV_DONTNEED);
 }
 
-/** Returns the mappings of files in which this process has no memory of its own. `smaps` is the text of /proc/PID/smaps. */
-export function unchangedFiles(smaps: string): readonly Mapping[] {
+/**
+ * Returns the mappings of a file in which this process has no memory of its own. `smaps` is the text of /proc/PID/smaps. For the
+ * executable they stay valid: another thread may unmap a library and use its addresses for memory, but not the executable.
+ */
+export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
   return smaps.split(/^(?=[0-9a-f]+-)/m).flatMap((text) => {
-    const [, from, to] = UNWRITABLE.exec(text) ?? [];
-    if (from === undefined || to === undefined || !UNCHANGED.test(text)) return [];
+    const [, from, to, path] = UNWRITABLE.exec(text) ?? [];
+    if (from === undefined || to === undefined || path !== file || !UNCHANGED.test(text)) return [];
     const address = BigInt(`0x${from}`);
     return [{ address, length: BigInt(`0x${to}`) - address }];
   });
+}
+
+/** Returns the path of the executable as the kernel shows it, with ` (deleted)` after an upgrade; empty if it is not readable. */
+function executable(): string {
+  try {
+    return readlinkSync('/proc/self/exe');
+  } catch {
+    return '';
+  }
 }
 
 function ownMappings(): string {
