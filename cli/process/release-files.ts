@@ -42,7 +42,7 @@ export function unchangedMappings(smaps: string, file: string): readonly Mapping
   });
 }
 
-/** Returns the path of the executable as the kernel shows it, with ` (deleted)` after an upgrade; empty if it is not readable. */
+/** Returns the path of the executable as the kernel shows it, also after an upgrade; empty if it cannot be read. */
 function executable(): string {
   try {
     return readlinkSync('/proc/self/exe');
