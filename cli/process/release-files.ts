@@ -30,8 +30,8 @@ export function releaseFiles(): void {
 }
 
 /**
- * Returns the mappings of a file in which this process has no memory of its own. `smaps` is the text of /proc/PID/smaps. For the
- * executable they stay valid: another thread may unmap a library and use its addresses for memory, but not the executable.
+ * Returns the mappings of a file in which this process has no memory of its own. `smaps` is the text of /proc/PID/smaps. Those
+ * of the executable stay valid. Another thread may unmap a library and use its addresses for memory.
  */
 export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
   return smaps.split(/^(?=[0-9a-f]+-)/m).flatMap((text) => {
