@@ -175,7 +175,7 @@ function settingOf(
   if (problem !== undefined) throw new StartError(problem);
   const stop = new AbortController();
   opened.push(() => stop.abort(new Error('the control plane is closed')));
-  const own = new OwnEndpoint({
+  const ownEndpoint = new OwnEndpoint({
     port: flags.securePort,
     addresses: [primaryAddress(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
     serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
@@ -189,11 +189,11 @@ function settingOf(
     schema: loadSchema(),
     turns: new LoopTurns(clock),
     dialer: createDialer({
-      isOwn: (address, port) => own.includes(address, port),
+      isOwn: (address, port) => ownEndpoint.includes(address, port),
       loopbackTargets: new Set(flags.loopbackTargets),
       connectTimeoutsMs: { kubelet: flags.kubeletTimeout },
     }),
-    own,
+    ownEndpoint,
     startHooks: new StartHooks(),
     signal: stop.signal,
     isClosing,

@@ -1,4 +1,4 @@
-/** Reads and decodes the body of a write. The registry checks its kind. */
+/** Reads and decodes the body of a write. */
 import { JsonNumberError, JsonSyntaxError } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { notAnObject } from '../../api/meta/go-text.ts';

@@ -63,7 +63,7 @@ export class Document implements SendableDocument {
   }
 }
 
-/** Keeps only the compressed runs of its parts. `documentOfRuns` creates it. */
+/** Keeps only the compressed runs of its parts. */
 class RunDocument implements SendableDocument {
   readonly contentType: string;
   readonly modifiedMs: number;
@@ -173,11 +173,11 @@ export async function sendDocument(
 async function sendSelected(
   request: ApiRequest,
   document: SendableDocument,
-  given: ResponseHeaders,
+  documentHeaders: ResponseHeaders,
   selected: Exclude<Selected, { readonly kind: 'whole' }>,
 ): Promise<void> {
   const { exchange } = request;
-  const headers = { ...given };
+  const headers = { ...documentHeaders };
   if (selected.kind === 'range') {
     const { range } = selected;
     request.status = 206;

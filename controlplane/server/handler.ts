@@ -40,7 +40,6 @@ import { WatchSelectors } from './watch-selectors.ts';
 import type { VerbContext, VerbHandler } from './verbs/verb.ts';
 import { watch } from './verbs/watch.ts';
 
-/** The parts of the chain. */
 interface HandlerOptions {
   readonly catalog: ResourceCatalog;
   readonly authenticator: Authenticator;

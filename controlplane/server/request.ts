@@ -98,7 +98,6 @@ export class ApiRequest implements RequestContext {
   flow: RequestFlow | undefined;
   place: RequestPlace | undefined;
   audited: RequestAudit | undefined;
-  /** The handler chain has ended. */
   hasEnded = false;
   /** The response forbids browsers to guess another type. */
   forbidsSniffing = false;

@@ -1,4 +1,4 @@
-/** Starts the application of manifests for `loops.ts`, with a user of its own. */
+/** Starts the application of manifests, with a user of its own. */
 import { randomUUID } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

@@ -76,7 +76,7 @@ export async function serve(parts: Parts): Promise<Serving> {
   const server = createApiServer(parts, aggregator, audit);
   startHooks.done('aggregation');
   const { port } = await server.listen(flags.securePort, flags.bindAddress);
-  parts.own.listensOn(port);
+  parts.ownEndpoint.listensOn(port);
   onClose(() => server.close(CLOSE_GRACE_MS));
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;

@@ -23,7 +23,7 @@ export interface Setting {
   readonly turns: LoopTurns;
   readonly dialer: Dialer;
   /** The addresses of this server, which the dialer refuses. */
-  readonly own: OwnEndpoint;
+  readonly ownEndpoint: OwnEndpoint;
   readonly startHooks: StartHooks;
   /** Aborts when the control plane closes. */
   readonly signal: AbortSignal;

@@ -47,12 +47,10 @@ export abstract class HistoryStorage {
     return this.history.oldestState;
   }
 
-  /** Returns the number of stored objects of each resource. */
   counts(): Iterable<readonly [resource: string, count: number]> {
     return this.history.counts();
   }
 
-  /** Returns the versions of the objects of a resource. */
   async open(resource: string): Promise<ResourceVersions> {
     this.assertOpen();
     return this.history.of(resource);

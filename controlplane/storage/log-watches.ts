@@ -69,7 +69,6 @@ export class LogWatches {
     for (const watch of [...this.#all()]) this.#guard(watch, () => watch.observer.onCompacted?.(revision));
   }
 
-  /** Ends all watches. */
   end(error: StorageError | undefined): void {
     const watches = [...this.#all()];
     this.#ofResource.clear();

@@ -153,7 +153,6 @@ export class ResourceVersions {
     for (const version of former.slice(next)) if (version !== undefined) yield version;
   }
 
-  /** Returns the value of a key at a revision that is not compacted. */
   getAt(revision: number, key: string): StoredVersion | undefined {
     for (const change of this.after(revision)) if (change.key === key) return change.previous;
     return this.#current.get(key);

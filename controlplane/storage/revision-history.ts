@@ -70,17 +70,14 @@ export class RevisionHistory {
     return this.#isForgetting;
   }
 
-  /** Returns the number of stored objects of each resource. */
   counts(): Iterable<readonly [resource: string, count: number]> {
     return this.#versions.counts();
   }
 
-  /** Returns the versions of the objects of a resource. */
   of(resource: string): ResourceVersions {
     return this.#versions.of(resource);
   }
 
-  /** Returns the newest value. */
   current(key: string): StoredVersion | undefined {
     return this.#versions.get(key);
   }

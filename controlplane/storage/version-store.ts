@@ -26,12 +26,10 @@ export class VersionStore {
     for (const [resource, versions] of this.#resources) yield [resource, versions.size];
   }
 
-  /** Returns the newest value of a key. */
   get(key: string): StoredVersion | undefined {
     return this.#resources.get(resourceOf(key))?.get(key);
   }
 
-  /** Returns the value that a key had at the revision. */
   getAt(revision: number, key: string): StoredVersion | undefined {
     return this.#resources.get(resourceOf(key))?.getAt(revision, key);
   }

@@ -134,7 +134,6 @@ export class WatchFanout {
     for (const { members } of this.#groups.all()) for (const member of members) this.#expire(member, revision);
   }
 
-  /** Closes every watch. */
   end(): void {
     this.#bookmarkTimer?.cancel();
     this.#bookmarkTimer = undefined;

@@ -1,6 +1,6 @@
 /**
  * Allocates devices of one node to claims. It searches the requests in order and, for each of them, its alternatives and the
- * suitable devices. Pure.
+ * suitable devices.
  */
 import type { DeviceClass, ResourceClaim } from '../../../api/kinds/kinds.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

@@ -1,6 +1,6 @@
 /**
  * Groups the devices of ResourceSlices by the nodes that can use them. A pool is usable once all slices of its newest
- * generation exist, as GatherPools of kube-scheduler decides it: for each node by the slices that concern it. Pure.
+ * generation exist, as GatherPools of kube-scheduler decides it: for each node by the slices that concern it.
  */
 import { matchesNodeSelector, type NodeSelector, type SelectableNode } from '../../../api/kinds/node-selection.ts';
 import type { ResourceSlice } from '../../../api/kinds/kinds.ts';

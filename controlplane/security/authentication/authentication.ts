@@ -1,7 +1,4 @@
-/**
- * Defines the interface of authenticators. Each has its own file; `union.ts` tries them in order until one authenticates the
- * request.
- */
+/** Defines the interface of authenticators. */
 import type { UserInfo } from '../../model/user-info.ts';
 import type { X509Certificate } from 'node:crypto';
 

@@ -92,14 +92,17 @@ export function unionTokens(authenticators: readonly TokenAuthenticator[]): Toke
   };
 }
 
-/** Adds `system:authenticated`, unless the user is anonymous. */
+/** Adds `system:authenticated`, unless the user has the group `system:unauthenticated`. */
 function withAuthenticatedGroup(result: Authenticated): Authenticated {
   const { groups } = result.user;
   if (groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP)) return result;
   return { ...result, user: { ...result.user, groups: [...groups, AUTHENTICATED_GROUP] } };
 }
 
-/** Adds `system:authenticated` to the groups of clients that the inner authenticator knows, unless they are anonymous. */
+/**
+ * Adds `system:authenticated` to the groups of clients that the inner authenticator knows, unless they have the group
+ * `system:unauthenticated`.
+ */
 export function groupAdder(inner: Authenticator): Authenticator {
   return {
     authenticate(credentials) {

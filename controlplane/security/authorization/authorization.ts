@@ -1,6 +1,4 @@
-/**
- * Defines the interface of authorizers. `union.ts` calls them in the order of `--authorization-mode` until one decides.
- */
+/** Defines the interface of authorizers. */
 import type { UserInfo } from '../../model/user-info.ts';
 
 /** One requirement of a label or field selector that a request is restricted to. */

@@ -150,14 +150,14 @@ function decisionOf(answer: unknown, webhook: string): Decision {
 /** Builds the SubjectAccessReview of an action, with the field names of the given version. */
 function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'): Record<string, unknown> {
   const { user } = attributes;
-  const given = (fields: Record<string, string>): Record<string, string> =>
+  const nonEmpty = (fields: Record<string, string>): Record<string, string> =>
     Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
   const requirements = (list: AuthorizationAttributes['fieldSelector']) =>
     list === undefined || list.length === 0 ? undefined : { requirements: list };
   const target = attributes.isResourceRequest
     ? {
         resourceAttributes: {
-          ...given({
+          ...nonEmpty({
             namespace: attributes.namespace,
             verb: attributes.verb,
             group: attributes.group,
@@ -170,7 +170,7 @@ function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'
           labelSelector: requirements(attributes.labelSelector),
         },
       }
-    : { nonResourceAttributes: given({ path: attributes.path, verb: attributes.verb }) };
+    : { nonResourceAttributes: nonEmpty({ path: attributes.path, verb: attributes.verb }) };
   return {
     kind: 'SubjectAccessReview',
     apiVersion: `${GROUP}/${version}`,

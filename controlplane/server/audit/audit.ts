@@ -146,7 +146,7 @@ class RequestRecord implements RequestAudit {
   readonly #backends: readonly AuditBackend[];
   readonly #events: Family<Counter>;
   readonly #impersonator;
-  #given: { name?: string; uid?: string; resourceVersion?: string } = {};
+  #bodyFields: { name?: string; uid?: string; resourceVersion?: string } = {};
   /** The request body as JSON text, because handlers may modify the object. */
   #body: string | undefined;
   #answer: Buffer | object | (() => object) | undefined;
@@ -172,7 +172,7 @@ class RequestRecord implements RequestAudit {
         : undefined;
     for (const field of ['name', 'uid', 'resourceVersion'] as const) {
       const text = (metadata as Record<string, unknown> | null | undefined)?.[field];
-      if (typeof text === 'string' && text !== '') this.#given[field] = text;
+      if (typeof text === 'string' && text !== '') this.#bodyFields[field] = text;
     }
     if (level === 'Request' || level === 'RequestResponse') this.#body = toJson(value);
   }
@@ -244,7 +244,7 @@ class RequestRecord implements RequestAudit {
       receivedMs: request.nowMs,
       stageMs: stage === 'RequestReceived' ? request.nowMs : this.#clock.now(),
       annotations: level === 'Metadata' ? request.annotations : withBodies(request),
-      given: this.#given,
+      bodyFields: this.#bodyFields,
       code: stage === 'RequestReceived' ? 0 : stage === 'Panic' ? 500 : request.status,
       status: this.#status,
       requestObject: stage === 'RequestReceived' ? undefined : this.#object(this.#body),
@@ -306,7 +306,7 @@ class WriteRecord {
       receivedMs: this.#receivedMs,
       stageMs: stage === 'RequestReceived' ? this.#receivedMs : this.#clock.now(),
       annotations: undefined,
-      given: {},
+      bodyFields: {},
       status: isFailure ? (answer as Readonly<Record<string, unknown>>) : undefined,
       requestObject: stage === 'RequestReceived' || level === 'Metadata' ? undefined : recordedForm(body),
       responseObject: level === 'RequestResponse' && answer !== undefined ? recordedForm(answer) : undefined,

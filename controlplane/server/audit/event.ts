@@ -17,7 +17,7 @@ interface EventInput {
   readonly stageMs: number;
   readonly annotations: ReadonlyMap<string, string> | undefined;
   /** The fields of the object in the body of the request. */
-  readonly given: { readonly name?: string; readonly uid?: string; readonly resourceVersion?: string };
+  readonly bodyFields: { readonly name?: string; readonly uid?: string; readonly resourceVersion?: string };
   /** 0 before there is a response. */
   readonly code: number;
   /** The `Status` of the response, if it is one. */
@@ -44,7 +44,7 @@ export function auditEvent(input: EventInput): AuditEvent {
     ...(input.impersonatedUser === undefined ? {} : { impersonatedUser: userInfoJson(input.impersonatedUser) }),
     sourceIPs: input.sourceIps,
     ...(input.userAgent === '' ? {} : { userAgent: input.userAgent }),
-    ...(info.isResource ? { objectRef: objectRef(info, input.given) } : {}),
+    ...(info.isResource ? { objectRef: objectRef(info, input.bodyFields) } : {}),
     ...(input.code === 0 ? {} : { responseStatus: responseStatus(input) }),
     ...(input.requestObject === undefined ? {} : { requestObject: input.requestObject }),
     ...(input.responseObject === undefined ? {} : { responseObject: input.responseObject }),
@@ -56,16 +56,16 @@ export function auditEvent(input: EventInput): AuditEvent {
   };
 }
 
-function objectRef(info: RequestInfo, given: EventInput['given']): object {
-  const name = info.name === '' ? (given.name ?? '') : info.name;
+function objectRef(info: RequestInfo, bodyFields: EventInput['bodyFields']): object {
+  const name = info.name === '' ? (bodyFields.name ?? '') : info.name;
   return {
     resource: info.resource,
     ...(info.namespace === '' ? {} : { namespace: info.namespace }),
     ...(name === '' ? {} : { name }),
-    ...(given.uid === undefined ? {} : { uid: given.uid }),
+    ...(bodyFields.uid === undefined ? {} : { uid: bodyFields.uid }),
     ...(info.group === '' ? {} : { apiGroup: info.group }),
     apiVersion: info.version,
-    ...(given.resourceVersion === undefined ? {} : { resourceVersion: given.resourceVersion }),
+    ...(bodyFields.resourceVersion === undefined ? {} : { resourceVersion: bodyFields.resourceVersion }),
     ...(info.subresource === '' ? {} : { subresource: info.subresource }),
   };
 }
@@ -89,7 +89,7 @@ const microTime = (ms: number): string => new Date(ms).toISOString().replace('Z'
 /** Removes `metadata.managedFields` from an object, or from the items of a list. */
 export function withoutManagedFields(object: unknown): unknown {
   if (typeof object !== 'object' || object === null) return object;
-  const { metadata, items, ...rest } = object as Record<string, unknown>;
+  const { metadata, items, ...members } = object as Record<string, unknown>;
   const stripped =
     typeof metadata === 'object' && metadata !== null
       ? { metadata: Object.fromEntries(Object.entries(metadata).filter(([name]) => name !== 'managedFields')) }
@@ -97,7 +97,7 @@ export function withoutManagedFields(object: unknown): unknown {
         ? {}
         : { metadata };
   return {
-    ...rest,
+    ...members,
     ...stripped,
     ...(items === undefined ? {} : { items: Array.isArray(items) ? items.map(withoutManagedFields) : items }),
   };

@@ -49,7 +49,7 @@ export function truncating(
 function shortened(full: AuditEvent, maxBytes: number): { readonly event: AuditEvent; readonly size: number } {
   const size = sizeOf(full);
   if (size <= maxBytes) return { event: full, size };
-  const { requestObject: _q, responseObject: _s, annotations, ...rest } = full;
-  const event = { ...rest, annotations: { ...(annotations as object), 'audit.k8s.io/truncated': 'true' } };
+  const { requestObject: _q, responseObject: _s, annotations, ...members } = full;
+  const event = { ...members, annotations: { ...(annotations as object), 'audit.k8s.io/truncated': 'true' } };
   return { event, size: sizeOf(event) };
 }

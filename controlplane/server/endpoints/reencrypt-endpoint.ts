@@ -1,4 +1,4 @@
-/** Serves the endpoint that encrypts all objects with the newest key. `orchlet secrets reencrypt` calls it. */
+/** Serves the endpoint that encrypts all objects with the newest key. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { EncryptedValues } from '../../storage/encryption/encrypted-values.ts';
 import { reencrypt, type ReencryptOptions } from '../../storage/encryption/reencrypt.ts';

@@ -10,8 +10,8 @@ export function groupPrefix(group: string, version: string): string {
 /** Returns the tag of a group, for example `core_v1` or `rbacAuthorization_v1`. */
 export function groupTag(group: string, version?: string): string {
   const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
-  const [first = '', ...rest] = name.split('.');
-  const camel = first + rest.map(capitalized).join('');
+  const [first = '', ...segments] = name.split('.');
+  const camel = first + segments.map(capitalized).join('');
   return version === undefined ? camel : `${camel}_${version}`;
 }
 

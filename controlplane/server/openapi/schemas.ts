@@ -90,7 +90,6 @@ export const CUSTOM_REFERENCES: readonly string[] = ['ObjectMeta', 'ListMeta', '
 
 /** The schema of a custom resource in both versions. */
 export interface CustomSchema {
-  /** The name of the definition. */
   readonly name: string;
   /** Differs if the schemas differ. */
   readonly revision: string;

@@ -13,9 +13,7 @@ const server = new WebSocketServer(SENDS_ONLY);
 
 interface WebSocketOptions {
   readonly encoder: WatchEncoder;
-  /** Whether the messages are binary. */
   readonly binary: boolean;
-  /** Called when the watch begins. */
   readonly begin: () => void;
 }
 

@@ -37,7 +37,7 @@ export async function trialRestore(file: string): Promise<TrialRestore> {
     directory: dirname(file),
     clock: systemClock,
     logger: silentLogger,
-    transformer: { seal: (_key, value) => value, unlock: () => Promise.resolve(), open: (_key, kept) => kept },
+    transformer: { seal: (_key, value) => value, unlock: () => Promise.resolve(), open: (_key, stored) => stored },
   });
   try {
     const { items } = await storage.list('/');

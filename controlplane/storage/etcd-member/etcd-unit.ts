@@ -131,8 +131,8 @@ export class EtcdUnit implements EtcdRunner {
  * Throws a StartError if an argument cannot be written in a unit.
  */
 export function etcdUnitText(options: Pick<EtcdRunnerOptions, 'binary' | 'arguments' | 'dataDirectory'>): string {
-  const { binary, arguments: given, dataDirectory } = options;
-  const words = [binary, ...given];
+  const { binary, arguments: etcdArguments, dataDirectory } = options;
+  const words = [binary, ...etcdArguments];
   const unfit = words.find((word) => /[\p{Cc}]/u.test(word));
   if (unfit !== undefined)
     throw new StartError(`${quoteText(unfit)} has control characters, which a unit of systemd cannot have`);

@@ -41,15 +41,15 @@ function withColumnPaths(version: JsonObject): JsonObject {
   return {
     ...version,
     additionalPrinterColumns: columns.map((column) => {
-      const { JSONPath: path, ...rest } = objectIn(column) ?? {};
-      return path === undefined ? rest : { ...rest, jsonPath: path };
+      const { JSONPath: path, ...members } = objectIn(column) ?? {};
+      return path === undefined ? members : { ...members, jsonPath: path };
     }),
   };
 }
 
 function conversionToV1(conversion: JsonObject): JsonObject {
-  const { webhookClientConfig: clientConfig, conversionReviewVersions, ...rest } = conversion;
-  if (clientConfig === undefined && conversionReviewVersions === undefined) return rest;
-  if (rest['strategy'] !== 'Webhook') return rest;
-  return { ...rest, webhook: present({ clientConfig, conversionReviewVersions }) };
+  const { webhookClientConfig: clientConfig, conversionReviewVersions, ...members } = conversion;
+  if (clientConfig === undefined && conversionReviewVersions === undefined) return members;
+  if (members['strategy'] !== 'Webhook') return members;
+  return { ...members, webhook: present({ clientConfig, conversionReviewVersions }) };
 }
