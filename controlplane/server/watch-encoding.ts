@@ -39,16 +39,36 @@ type Frame = (event: WatchEvent) => readonly Buffer[];
 /** The size from which on parts are chunks of their own. Smaller ones are joined. */
 const LARGE_BYTES = 16 * 1024;
 
-/** The batches of this turn by their encoding. All watches of a batch that are not behind get it in one turn. */
-const batchesOfTurn = new Map<string, Map<readonly WatchEvent[], Batch>>();
+/** The size of the encoded batches that are kept after their turn, for watches that are a little behind. */
+const KEPT_BYTES = 4 * 1024 * 1024;
 
+/** Encoded batches by their events and then by their encoding, in the order in which they were encoded. */
+const encodedBatches = new Map<readonly WatchEvent[], Map<string, Batch>>();
+let encodedBytes = 0;
+let isTrimScheduled = false;
+
+/** Returns the encoded batch, which all watches of the turn and later ones share until it must make room for newer ones. */
 function sharedBatch(encoding: string, events: readonly WatchEvent[], frame: Frame): Batch {
-  if (batchesOfTurn.size === 0) queueMicrotask(() => batchesOfTurn.clear());
-  let batches = batchesOfTurn.get(encoding);
-  if (batches === undefined) batchesOfTurn.set(encoding, (batches = new Map<readonly WatchEvent[], Batch>()));
-  let batch = batches.get(events);
-  if (batch === undefined) batches.set(events, (batch = batchOf(events.map(frame))));
+  let encodings = encodedBatches.get(events);
+  if (encodings === undefined) encodedBatches.set(events, (encodings = new Map<string, Batch>()));
+  let batch = encodings.get(encoding);
+  if (batch !== undefined) return batch;
+  encodings.set(encoding, (batch = batchOf(events.map(frame))));
+  encodedBytes += bytesOf(batch.chunks);
+  if (encodedBytes > KEPT_BYTES && !isTrimScheduled) {
+    isTrimScheduled = true;
+    queueMicrotask(trimBatches);
+  }
   return batch;
+}
+
+function trimBatches(): void {
+  isTrimScheduled = false;
+  for (const [events, encodings] of encodedBatches) {
+    if (encodedBytes <= KEPT_BYTES) return;
+    encodedBatches.delete(events);
+    for (const { chunks } of encodings.values()) encodedBytes -= bytesOf(chunks);
+  }
 }
 
 function batchOf(frames: readonly (readonly Buffer[])[]): Batch {

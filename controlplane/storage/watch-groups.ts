@@ -55,6 +55,10 @@ export class WatchGroups {
     this.#source = source;
   }
 
+  get count(): number {
+    return this.#bySelection.size;
+  }
+
   all(): Iterable<Group> {
     return this.#bySelection.values();
   }

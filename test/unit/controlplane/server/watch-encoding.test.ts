@@ -21,9 +21,20 @@ const encoder = (): WatchEncoder =>
 const events = (...entries: readonly Entry[]): readonly WatchEvent[] =>
   entries.map((entry) => ({ type: 'MODIFIED', entry }));
 
-test('a batch is encoded once for all watches of a turn, and not kept after it, however many selections there are', async () => {
+const large = (name: string): Entry => maps.put('n', { metadata: { name }, data: { text: 'x'.repeat(1_000_000) } });
+
+test('a batch is encoded once for all watches, also for those that get it in later turns', async () => {
   const batch = events(maps.put('n', { metadata: { name: 'a' } }), maps.put('n', { metadata: { name: 'b' } }));
   const [first] = encoder().encode(batch);
+  await new Promise((resolve) => setImmediate(resolve));
+  const [later] = encoder().encode(batch);
+  assert.equal(later, first);
+});
+
+test('encoded batches beyond a few megabytes are kept for their turn alone, however many selections there are', async () => {
+  const batch = events(maps.put('n', { metadata: { name: 'a' } }));
+  const [first] = encoder().encode(batch);
+  for (let at = 0; at < 10; at += 1) encoder().encode(events(large('large')));
   const [second] = encoder().encode(batch);
   assert.equal(second, first);
   await Promise.resolve();
@@ -33,11 +44,11 @@ test('a batch is encoded once for all watches of a turn, and not kept after it, 
 });
 
 test('the bytes of a large object are those of the cache, and small ones are joined', () => {
-  const large = maps.put('n', { metadata: { name: 'large' }, data: { text: 'x'.repeat(100_000) } });
+  const big = large('large');
   const small = maps.put('n', { metadata: { name: 'small' } });
-  const chunks = encoder().encode(events(small, large, small, small));
+  const chunks = encoder().encode(events(small, big, small, small));
   assert.equal(chunks.length, 3);
-  assert.equal(chunks[1], large.bytes);
+  assert.equal(chunks[1], big.bytes);
   const lines = Buffer.concat(chunks).toString().trimEnd().split('\n');
   assert.deepEqual(
     lines.map((line) => (JSON.parse(line) as { object: { metadata: { name: string } } }).object.metadata.name),

@@ -126,6 +126,42 @@ for (const [what, source] of [
   });
 }
 
+test('watches that are hundreds of commits behind share their batches, so that these are encoded once', async () => {
+  let revision = 1;
+  const changes = Array.from({ length: 500 }, (_, at) => creation(`p${at}`, at + 2));
+  const fanout = new WatchFanout({
+    clock: new FakeClock(),
+    history: {
+      newest: () => revision,
+      after: (after) => changes.filter((change) => change.revision > after && change.revision <= revision),
+    },
+    indexedFields: [],
+    revision: () => revision,
+    compactedRevision: () => 1,
+    keyOf: (namespace, name) => `${PREFIX}${namespace}/${name}`,
+    namespaced: true,
+    watchFailed: (error) => assert.fail(String(error)),
+  });
+  const options = { selection: selectionOf(''), afterRevision: 1, bookmarks: false, initialEventsEnd: false };
+  const watches = Array.from({ length: 2 }, () => {
+    const batches: (readonly WatchEvent[])[] = [];
+    const handle = fanout.add(options, undefined, {
+      onEvents: (events) => batches.push(events) < 0,
+      onEnd: () => assert.fail('the watch ended'),
+    });
+    return { batches, handle };
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  for (const change of changes) {
+    ({ revision } = change);
+    fanout.deliver([change]);
+  }
+  for (const { handle } of watches) for (let at = 0; at < changes.length; at += 1) handle.resume();
+  const [first, second] = watches.map(({ batches }) => batches);
+  assert.equal(first?.flat().length, changes.length);
+  assert.ok(first.every((batch, at) => batch === second?.[at]));
+});
+
 /** Returns a clock of which each read takes a millisecond. */
 function countingClock(): FakeClock {
   let readings = 0;
