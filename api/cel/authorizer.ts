@@ -1,6 +1,5 @@
 /**
- * Implements `authorizer` in CEL expressions. A chain of calls builds the attributes of an access check, which the
- * authorizer then decides.
+ * Implements `authorizer` in CEL expressions.
  *
  * If the decision is not available at once, the expression is suspended (`Pending`) and run again when the decision is
  * available.

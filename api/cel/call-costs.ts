@@ -1,7 +1,6 @@
 /**
- * Estimates the maximum cost of a call and the size of its result from the sizes of its arguments. It has one table by
- * function name, with the cost factors of Kubernetes' CEL environment. These values decide which rules a definition may
- * have, so they must match kube-apiserver's.
+ * Estimates the maximum cost of a call and the size of its result from the sizes of its arguments. These values decide which
+ * rules a definition may have, so they must match kube-apiserver's.
  */
 import {
   ANYTHING,

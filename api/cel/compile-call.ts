@@ -119,10 +119,7 @@ function convert(
 /** Functions whose second argument is a regular expression. */
 export const PATTERN_FUNCTIONS: ReadonlySet<string> = new Set(['matches', 'find', 'findAll']);
 
-/**
- * Compiles the argument of a function that takes a regular expression. An invalid literal is an error of the expression. A
- * pattern that is no constant is compiled, and charged, when the expression is evaluated.
- */
+/** Compiles the argument of a function that takes a regular expression. An invalid literal is an error of the expression. */
 export function compilePattern(compiler: ExpressionCompiler, compiled: Compiled): Compiled {
   const { constant, type, run } = compiled;
   if (typeof constant === 'string') {

@@ -1,6 +1,6 @@
 /**
- * Type-checks an expression and compiles it to functions, in one pass over its tree. It collects errors with their
- * positions. A part whose type is not known at compile time (`dyn`) is checked at run time.
+ * Type-checks an expression and compiles it to functions, in one pass over its tree. A part whose type is not known at compile
+ * time (`dyn`) is checked at run time.
  *
  * Every step has a cost, and a run stops when its budget is exhausted, so that no expression can block the server.
  */

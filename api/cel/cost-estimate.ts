@@ -1,6 +1,5 @@
 /**
- * Estimates the maximum cost of an expression from its tree and from the maximum sizes of its variables. A definition
- * is rejected if its rules may exceed the cost limit.
+ * Estimates the maximum cost of an expression from its tree and from the maximum sizes of its variables.
  *
  * The estimate follows the rules of cel-go, because a definition that kube-apiserver accepts must be accepted here.
  */

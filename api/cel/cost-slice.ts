@@ -1,6 +1,6 @@
 /**
  * Divides evaluations into slices by their cost. Code that evaluates one expression after another yields to the event loop when
- * a slice is spent. Promises alone do not yield: expressions that wait for nothing run in one chain of promises.
+ * a slice is spent.
  */
 import { setImmediate } from 'node:timers/promises';
 

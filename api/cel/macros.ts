@@ -208,10 +208,7 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
   return [dyn, dyn];
 }
 
-/**
- * Assigns the items of a list with their index, or the entries of a map with their key, to the slots one after another. It
- * yields no objects, because a loop may take a million steps.
- */
+/** Assigns the items of a list with their index, or the entries of a map with their key, to the slots one after another. */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);
   const { locals } = frame;

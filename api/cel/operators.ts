@@ -290,10 +290,7 @@ function sizeOfPattern(source: string): number {
 /** The steps of a match in addition to the cost of reading. */
 export const MATCHING_STEPS = 5;
 
-/**
- * Returns the cost of a match. A short pattern with counted repetitions is a large program, and each of its instructions may be
- * active at each character. Throws `CelError` if the pattern is invalid.
- */
+/** Returns the cost of a match. Throws `CelError` if the pattern is invalid. */
 export function matchCost(text: string, pattern: string): number {
   // A match reads the beginning of the pattern's program for an empty text as well.
   return (textCost(text.length) || 1) * Math.ceil(Math.max(pattern.length, patternOf(pattern).programSize()) / 4);

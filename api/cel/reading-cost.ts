@@ -1,6 +1,6 @@
 /**
  * Computes the cost of reading a whole value. Functions that do so charge it, so that the time of an expression follows its
- * cost, however large its values are. A unit is about the time of one step of an expression.
+ * cost, however large its values are.
  */
 import type { FunctionRow } from './functions.ts';
 import { adapt, type CelValue, Duration, entriesOf, OpaqueValue, Optional, Timestamp, TypeValue } from './values.ts';

@@ -270,10 +270,7 @@ export function hasMember(value: CelValue, key: CelValue): boolean {
 
 const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
 
-/**
- * Compares two numbers: negative, 0, positive or NaN. Integers compare exactly. An integer and a double compare as doubles, as
- * in cel-go. NaN is not ordered and equals nothing.
- */
+/** Compares two numbers: negative, 0, positive or NaN. An integer and a double compare as doubles, as in cel-go. */
 function compareNumbers(a: bigint | number, b: bigint | number): number {
   const exact = typeof a === typeof b;
   const [left, right] = exact ? [a, b] : [Number(a), Number(b)];

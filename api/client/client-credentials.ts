@@ -1,7 +1,6 @@
 /**
  * Provides the credentials by which a client authenticates to the server: none, a bearer token (fixed, or from a file that is
- * replaced), basic authentication, or a client certificate (fixed, or from files that are rotated). `exec-plugin.ts` provides
- * those of exec plugins.
+ * replaced), basic authentication, or a client certificate (fixed, or from files that are rotated).
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
@@ -47,9 +46,8 @@ export function tokenFileCredentials(path: string, clock: Clock, initial?: strin
 }
 
 /**
- * Reads a certificate from files. The files are checked at most once a second, and read if they have changed. While they
- * are being replaced, one may be missing or not match the other; the previous pair is used until both are complete. `current`
- * rejects as long as no pair could be read.
+ * Reads a certificate from files. While they are being replaced, one may be missing or not match the other; the previous pair
+ * is used until both are complete. `current` rejects as long as no pair could be read.
  */
 export function certificateFileCredentials(
   paths: { readonly certificate: string; readonly key: string },

@@ -41,7 +41,7 @@ export interface EventRecorderOptions {
 
 /**
  * The number of different messages from which on events of the same object, type and reason are combined into one. The count
- * starts again when no such event has occurred for this time. Both values are those of Kubernetes' Go client.
+ * starts again when no such event has occurred for this time.
  */
 const MAX_SIMILAR = 10;
 const SIMILAR_WITHIN_MS = 600_000;

@@ -52,10 +52,7 @@ export class EventWrites {
     this.#writing = undefined;
   }
 
-  /**
-   * Returns the name of an event, like client-go: the name of the object, a dot, and the time in hexadecimal nanoseconds. A
-   * counter makes the names of events of one millisecond different.
-   */
+  /** Returns the name of an event, like client-go: the name of the object, a dot, and the time in hexadecimal nanoseconds. */
   nameOf(regarding: ObjectReference, atMs: number): string {
     this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
     const suffix = (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);

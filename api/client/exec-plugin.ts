@@ -1,7 +1,6 @@
 /**
- * Gets credentials from an external command (client.authentication.k8s.io). The command receives the cluster in
- * KUBERNETES_EXEC_INFO and prints an ExecCredential. It runs again only when the credentials have expired or the server
- * answered 401.
+ * Gets credentials from an external command (client.authentication.k8s.io). It runs again only when the credentials have
+ * expired or the server answered 401.
  */
 import { stringifyJson } from '../codec/json.ts';
 import { dirname, isAbsolute, resolve } from 'node:path';

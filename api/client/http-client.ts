@@ -38,10 +38,7 @@ interface HttpClientOptions extends TransportOptions {
   readonly burst?: number;
   /** The format of objects. The default is JSON. */
   readonly format?: ObjectFormat;
-  /**
-   * The timeout of a response. Watches and `raw` requests have none. After a timeout the request fails and `onTimeout` is
-   * called, because the connection may be dead.
-   */
+  /** The timeout of a response. Watches and `raw` requests have none. */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
   /** The maximum size of a response, watches excepted. The default is 512 MiB, the limit of texts in Node.js. */

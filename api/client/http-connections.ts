@@ -1,7 +1,4 @@
-/**
- * Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. A session with open
- * requests pings the server regularly.
- */
+/** Implements the connections of a transport to one server: one HTTP/2 session, or a pool of HTTP/1.1. */
 import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';

@@ -1,6 +1,6 @@
 /**
  * Manages the connection to the current API server of a list: an HTTP/2 session if both sides support it, otherwise a
- * keep-alive pool of HTTP/1.1. `http-client.ts` adds the API on top of it.
+ * keep-alive pool of HTTP/1.1.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type ConnectionOptions, type PeerCertificate } from 'node:tls';
@@ -116,8 +116,7 @@ export class HttpTransport {
 
   /**
    * Sends the request to the current server. Rejects with a `NotSentError` if the request did not reach the server, with the
-   * reason of an aborted signal, and with another error if the connection fails later or the client is closed. If the server
-   * cannot be reached, the next request goes to the next server.
+   * reason of an aborted signal, and with another error if the connection fails later or the client is closed.
    */
   async request(request: TransportRequest): Promise<TransportResponse> {
     request.signal?.throwIfAborted();

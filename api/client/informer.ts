@@ -1,7 +1,6 @@
 /**
- * Provides shared, indexed caches of resources, which reflectors keep current. There is one informer for each resource and
- * selection, whatever the number of users, and the first user starts it. The objects in a cache are shared and must never be
- * modified.
+ * Provides shared, indexed caches of resources, which reflectors keep current. The objects in a cache are shared and must never
+ * be modified.
  *
  * Each handler receives every object exactly once as `add`, then its changes, and then its deletion, in order. If an object was
  * deleted and recreated under the same name between two reads, the handler receives `delete` and `add`.

@@ -1,6 +1,6 @@
 /**
- * Reads kubeconfig files: one file, or the files of KUBECONFIG merged, where the first value wins. Selects a context and
- * returns what the HTTP client needs. Writes files atomically with mode 0600. Every `KubeconfigError` names the file.
+ * Reads kubeconfig files: one file, or the files of KUBECONFIG merged, where the first value wins. Writes files atomically with
+ * mode 0600. Every `KubeconfigError` names the file.
  */
 import { PlainError } from '../component/plain-error.ts';
 import { readFile } from 'node:fs/promises';
@@ -336,10 +336,7 @@ function relativeTo(file: string, path: string): string {
   return isAbsolute(path) ? path : resolve(dirname(file), path);
 }
 
-/**
- * Creates a kubeconfig with one cluster, one user and one context, which is current. The CA is inline. The user has a token, or
- * a certificate and a key, inline or in files.
- */
+/** Creates a kubeconfig with one cluster, one user and one context, which is current. */
 export function newKubeconfig(options: {
   readonly cluster: string;
   readonly server: string;

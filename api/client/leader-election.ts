@@ -1,10 +1,8 @@
 /**
  * Elects one of several processes by a Lease, with the record and the rules of client-go, so that candidates may also be
- * programs that use client-go: a candidate takes a lease that nobody renewed for its duration, and the leader renews it.
- *
- * Clocks of hosts differ, so a candidate counts from when it saw the last renewal, and never compares the times in the record
- * with its own clock. The leader counts from when it sent a renewal. If no renewal succeeds until the deadline, its term ends,
- * before any candidate may take the lease.
+ * programs that use client-go: a candidate takes a lease that nobody renewed for its duration, and the leader renews it. Clocks
+ * of hosts differ, so a candidate counts from when it saw the last renewal, and never compares the times in the record with its
+ * own clock.
  */
 import { isAlreadyExists, isConflict, isNotFound, tolerate } from '../meta/status-error.ts';
 import { stringifyJson } from '../codec/json.ts';
@@ -59,10 +57,7 @@ type Lead = (term: Term) => Promise<void>;
 
 /** Candidates spread their attempts by this share of the period. */
 const JITTER = 0.2;
-/**
- * The duration in the record of a lease that a leader has given up, as client-go writes it. The lease has no holder, so a
- * candidate takes it at its next attempt.
- */
+/** The duration in the record of a lease that a leader has given up, as client-go writes it. */
 const RELEASED_SECONDS = 1;
 
 type LeaseSpec = NonNullable<Lease['spec']>;

@@ -1,7 +1,6 @@
 /**
  * Defines the format in which a client and the API server exchange objects: JSON, or the protobuf of built-in types, which node
- * agents use by default. What has no protobuf form (patches, custom resources, some responses) stays JSON. The content type of
- * a response says which format it has.
+ * agents use by default. What has no protobuf form (patches, custom resources, some responses) stays JSON.
  */
 import type { ProtobufCodec } from '../codec/protobuf.ts';
 import { JSON_TYPE, PROTOBUF_TYPE } from '../http/media-types.ts';

@@ -115,7 +115,7 @@ class Reflector {
 
   /**
    * Reads the initial contents as a stream of events that ends with a marked bookmark, and then follows the changes with the
-   * same watch. If the server refuses initial events, the next step lists instead.
+   * same watch.
    */
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;

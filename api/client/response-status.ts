@@ -59,10 +59,7 @@ export function boundedWaitMs(seconds: unknown): number {
   return typeof seconds === 'number' && seconds > 0 ? Math.min(seconds * 1000, MAX_WAIT_MS) : 0;
 }
 
-/**
- * Returns the milliseconds to wait before a retry, or `undefined` if the response does not ask for one. Only a response which
- * means that the request was not served asks for a retry.
- */
+/** Returns the milliseconds to wait before a retry, or `undefined` if the response does not ask for one. */
 export function retryAfterMs(response: TransportResponse): number | undefined {
   if (response.status !== 429 && response.status < 500) return undefined;
   const header = response.headers['retry-after'];

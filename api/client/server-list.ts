@@ -1,7 +1,6 @@
 /**
  * Lists the API servers of one cluster, of which a client uses one at a time. All clients of a program share the list: when one
- * of them finds that the server does not respond, all of them move on to the next one. No server is preferred, so none of them
- * returns to the first one.
+ * of them finds that the server does not respond, all of them move on to the next one.
  */
 import type { Clock } from '../machinery/clock.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Formats the messages about duplicate keys in a body. Keys of JSON have paths (`metadata.name`), and keys of YAML have lines
- * (`line 7: key "k" already set in map`). Field validation warns with these messages, or refuses the body with them.
+ * (`line 7: key "k" already set in map`).
  */
 
 /** Returns one text for each warning. */

@@ -2,7 +2,7 @@
  * Implements JSON Patch (RFC 6902), with the exceptions of kube-apiserver's library: `replace`, `copy` and `test` treat a
  * missing member as null, and array indices may count from the end.
  *
- * Neither the document nor the patch is modified. `__proto__` is an ordinary member name.
+ * Neither the document nor the patch is modified.
  */
 import { inOneSlice } from '../machinery/time-slice.ts';
 import { cloneJson, jsonEqual } from '../meta/json-equality.ts';

@@ -2,8 +2,8 @@
  * Decodes and encodes JSON as kube-apiserver does.
  *
  * It reports what `JSON.parse` hides: duplicate keys (with their paths), 64-bit integers that are not safe as a double
- * (`bigint`), and syntax errors with kube-apiserver's messages. `__proto__` is an ordinary key. Invalid UTF-8 becomes U+FFFD.
- * The depth is limited, so that later recursions cannot exhaust the stack, and so is the number of values.
+ * (`bigint`), and syntax errors with kube-apiserver's messages. Invalid UTF-8 becomes U+FFFD. The depth is limited, so that
+ * later recursions cannot exhaust the stack, and so is the number of values.
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
@@ -127,10 +127,7 @@ function bigintAsNumber(_key: string, value: unknown): unknown {
 const MARKUP = /[<>&\u2028\u2029]/;
 const ALL_MARKUP = new RegExp(MARKUP, 'g');
 
-/**
- * Escapes the characters that have a meaning in HTML or JavaScript, as kube-apiserver's encoder does. Controllers compare the
- * bytes of free-form JSON (`data` of a ControllerRevision) with their own encoding.
- */
+/** Escapes the characters that have a meaning in HTML or JavaScript, as kube-apiserver's encoder does. */
 export function escapeMarkup(json: string): string {
   if (!MARKUP.test(json)) return json;
   return json.replace(ALL_MARKUP, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
@@ -329,10 +326,7 @@ class Parser {
     return this.#joinSurrogates(code);
   }
 
-  /**
-   * Returns the character of an escape. For the first half of a surrogate pair, also reads the escape of the second half.
-   * Unpaired surrogates have no UTF-8 encoding and become U+FFFD.
-   */
+  /** Returns the character of an escape. Unpaired surrogates have no UTF-8 encoding and become U+FFFD. */
   #joinSurrogates(code: number): string {
     if (code < 0xd800 || code > 0xdfff) return String.fromCharCode(code);
     const next = /^\\u([dD][c-fC-F][0-9a-fA-F]{2})/.exec(this.#text.slice(this.#at, this.#at + 6));

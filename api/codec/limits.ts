@@ -1,9 +1,4 @@
-/**
- * Limits the size of a decoded text or message in any format.
- *
- * Three megabytes of `{},` are a million objects. Each step of a request would walk all of them on the one thread that serves
- * all requests. Real documents have tens of bytes for each value and stay far below the limit.
- */
+/** Limits the size of a decoded text or message in any format: three megabytes of `{},` are a million objects. */
 
 /** The number of map members and list items together. */
 export const MAX_VALUES = 100_000;

@@ -1,6 +1,6 @@
 /**
  * Implements JSON merge patch (RFC 7386): null removes a member, objects merge, and all other values replace. Neither argument
- * is modified. The result shares unchanged values with the document.
+ * is modified.
  */
 import { setMember } from '../meta/own-member.ts';
 import { isJsonObject } from '../meta/json-object.ts';

@@ -96,9 +96,8 @@ interface Placed {
 const INSERTION_LENGTH = 20;
 
 /**
- * Sorts by the place on the server. Items of the patch that an empty `$setElementOrder` does not name have none. For
- * kube-apiserver such an item is less than any other one, so the result depends on how Go sorts. Short lists have the same
- * order here.
+ * Sorts by the place on the server. For kube-apiserver such an item is less than any other one, so the result depends on how Go
+ * sorts. Short lists have the same order here.
  */
 function inServerOrder<T extends Placed>(items: T[]): T[] {
   if (items.length > INSERTION_LENGTH || items.every(({ onServer }) => onServer >= 0))
@@ -114,8 +113,8 @@ function inServerOrder<T extends Placed>(items: T[]): T[] {
 }
 
 /**
- * Requires that `$setElementOrder` contains the items of the patch in the same order, unless one of the lists is empty. Items
- * that the patch deletes need no place in the order. Throws a 500 without a reason otherwise, and for an item without its key.
+ * Requires that `$setElementOrder` contains the items of the patch in the same order, unless one of the lists is empty. Throws
+ * a 500 without a reason otherwise, and for an item without its key.
  */
 export function checkSetElementOrder(
   patch: readonly JsonValue[] | undefined,

@@ -2,8 +2,8 @@
  * Implements strategic merge patch: a merge patch that merges some lists by key and obeys directives in the patch (`$patch`,
  * `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
  *
- * The `patchStrategy` and `patchMergeKey` of the schema determine which lists merge. `strategic-merge-order.ts` orders the list
- * items. Neither the document nor the patch is modified.
+ * The `patchStrategy` and `patchMergeKey` of the schema determine which lists merge. Neither the document nor the patch is
+ * modified.
  */
 import { quote } from '../meta/field-error.ts';
 import { cloneJson } from '../meta/json-equality.ts';

@@ -1,7 +1,6 @@
 /**
  * Reads the entries of a tar archive from an untrusted source, in their order. Every path and every link target is validated
- * before the entry is returned: nothing leads out of the archive, and there are only files, directories and links. Nothing is
- * written, and contents are streams.
+ * before the entry is returned: nothing leads out of the archive, and there are only files, directories and links.
  */
 import { quoteText } from '../meta/quote.ts';
 import { pipeline, type Readable, type Transform } from 'node:stream';

@@ -1,8 +1,7 @@
 /**
  * Parses YAML texts without blocking the event loop: small ones at once, large ones in a worker thread, one after the other.
  *
- * The thread starts with the first large text and stops when it was idle for a while. A text that needs too much time or memory
- * is refused, and the thread is replaced.
+ * A text that needs too much time or memory is refused, and the thread is replaced.
  */
 import { Worker } from 'node:worker_threads';
 import type { Clock, Timer } from '../machinery/clock.ts';

@@ -3,8 +3,7 @@
  * twelve, `1_000` is a thousand). Dates stay strings, keys become strings, and `<<` merges.
  *
  * Of duplicate keys, the last value counts; `parseYaml` reports them with their lines. The depth, the number of values and the
- * size of expanded aliases are limited. Aliased values are copied, so that values are trees. The output has block style with
- * sorted keys.
+ * size of expanded aliases are limited.
  */
 import { capitalized } from '../meta/capitalized.ts';
 import { quoteText } from '../meta/quote.ts';
@@ -306,10 +305,7 @@ function isEmptyCollection(value: object): boolean {
   return Object.values(value).every((member) => member === undefined);
 }
 
-/**
- * Yields the lines of a list or map in block style. The first line begins with `first` instead of the indentation, because an
- * item of a list follows its dash.
- */
+/** Yields the lines of a list or map in block style. */
 function* block(value: object, indent: number, first: string): Generator<string> {
   const pad = ' '.repeat(indent);
   let lead = first;

@@ -1,7 +1,4 @@
-/**
- * Counts the results of health checks as the metrics that every component of Kubernetes serves at `/metrics/slis`. They are
- * kept apart from the other metrics of the process, because the page shows nothing else and can be reset.
- */
+/** Counts the results of health checks as the metrics that every component of Kubernetes serves at `/metrics/slis`. */
 import { MetricsRegistry } from './metrics.ts';
 import { registerStart } from './process-metrics.ts';
 

@@ -34,10 +34,7 @@ interface Lines {
   readonly check: () => void;
 }
 
-/**
- * Returns a writer to stderr. A line that cannot be written (the disk is full, the reader has closed the pipe) is lost. It
- * neither throws nor ends the process.
- */
+/** Returns a writer to stderr. A line that cannot be written (the disk is full, the reader has closed the pipe) is lost. */
 function stderrLines(): Lines {
   let failure: Error | undefined;
   process.stderr.on('error', (error) => (failure = error));

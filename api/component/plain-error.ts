@@ -1,7 +1,6 @@
 /**
  * Defines an error whose message is written for the person who runs the program: it is one line that names the file, flag or
- * server, with a remedy if one is known. The command line prints the message without a stack. Every other error is a bug,
- * unless it is one of the operating system.
+ * server, with a remedy if one is known.
  */
 export class PlainError extends Error {
   override readonly name: string = 'PlainError';

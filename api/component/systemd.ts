@@ -29,9 +29,8 @@ export const systemdHost: SystemdHost = {
 };
 
 /**
- * Returns the unit that may restart a process when it exits: the systemd service, of any name, whose main process it is. A
- * process that a user started in a shell belongs to the service of that shell (ssh, cron) and has no such unit. Returns
- * `undefined` if there is none.
+ * Returns the unit that may restart a process when it exits: the systemd service, of any name, whose main process it is.
+ * Returns `undefined` if there is none.
  */
 export function unitOf(pid: number, host: SystemdHost): string | undefined {
   if (!host.isRunning) return undefined;

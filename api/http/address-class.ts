@@ -55,10 +55,7 @@ const NAT64_LAYOUTS: readonly (readonly number[])[] = [
   [12, 13, 14, 15],
 ];
 
-/**
- * Returns the classes of an address. An ordinary address has none, and neither has a text that is not an address. An IPv4
- * address inside an IPv6 address counts as itself.
- */
+/** Returns the classes of an address. An IPv4 address inside an IPv6 address counts as itself. */
 export function addressClasses(address: string): readonly AddressClass[] {
   const text = bareAddress(address);
   if (isIP(text) === 0) return [];
@@ -92,10 +89,7 @@ function classesOf6(bytes: Buffer, hex: string): AddressClass[] {
   return embedding === undefined ? [] : classesOf4(bytes.subarray(embedding[1], embedding[1] + 4));
 }
 
-/**
- * Returns the classes of all IPv4 addresses that a local translator may read in the address. Zeros follow the shorter layouts,
- * so that what the other layouts read there, such as 0.0.0.0, has no meaning.
- */
+/** Returns the classes of all IPv4 addresses that a local translator may read in the address. */
 function translatedClasses(bytes: Buffer): AddressClass[] {
   const isZero = (from: number, to = bytes.length): boolean => bytes.subarray(from, to).every((byte) => byte === 0);
   return NAT64_LAYOUTS.flatMap((layout) => {

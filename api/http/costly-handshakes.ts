@@ -2,7 +2,7 @@
  * Limits the TLS handshakes of clients with costly handshakes, and refuses connections to servers with such handshakes. OpenSSL
  * verifies the chain of a peer in the event loop, before the peer is authenticated. The peer chooses the keys, and so the cost:
  * 100 KB of certificates with exponents of thousands of bits take seconds. Node.js limits neither the chain nor its keys, and
- * verifies the chains of servers even where verification is off, as for HTTPS probes. An IPv6 client counts by its /64 network.
+ * verifies the chains of servers even where verification is off, as for HTTPS probes.
  */
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
@@ -17,17 +17,15 @@ import { type Handshake, limitHandshake } from './limited-handshake.ts';
 
 /**
  * The number of costly handshakes of a client address, each within `WITHIN_MS` of the one before, from which on its handshakes
- * are limited. The limit lets others behind the same address in, such as the agent of a node on which a pod had the costly
- * handshakes.
+ * are limited.
  */
 const LIMITED_FROM = 2;
 /** The same for all addresses together, because one client may have many addresses. */
 const ALL_LIMITED_FROM = 16;
 const WITHIN_MS = 60_000;
 /**
- * The maximum number of concurrent handshakes without a limit, of a client address and of all. It bounds how many costly chains
- * are verified before the first one counts. Further connections wait instead of being limited at once, because the bytes of a
- * limited connection pass through JavaScript until it closes.
+ * The maximum number of concurrent handshakes without a limit, of a client address and of all. Further connections wait instead
+ * of being limited at once, because the bytes of a limited connection pass through JavaScript until it closes.
  */
 const MAX_UNLIMITED = 2;
 const MAX_UNLIMITED_OF_ALL = 8;
@@ -39,10 +37,7 @@ const ALL_CLIENTS = 'all';
 const MODEST_BYTES = 4 * 1024;
 /** How long a connection waits for an unlimited handshake to end. Then its own handshake begins all the same, but limited. */
 const WAIT_MS = 500;
-/**
- * What a client may send in a handshake that began after this wait. It may be more than a modest handshake has, because
- * ordinary clients also have longer chains.
- */
+/** What a client may send in a handshake that began after such a wait. */
 const CROWDED_BYTES = 8 * 1024;
 /** The size of the largest chains that ordinary clients have. A handshake with a larger chain is costly. */
 const MAX_BYTES = 16 * 1024;
@@ -59,10 +54,7 @@ export class CostlyHandshakes {
     this.#logger = limitedLogger(logger, clock);
   }
 
-  /**
-   * Judges the handshakes of the server, and limits those of clients that have had too many costly ones. Connections beyond the
-   * number of unlimited handshakes at once wait before their handshake begins.
-   */
+  /** Judges the handshakes of the server, and limits those of clients that have had too many costly ones. */
   follow(server: TlsServer): void {
     const handshakes = server.listeners('connection') as Handshake[];
     server.removeAllListeners('connection');
@@ -226,7 +218,7 @@ class PendingHandshakes {
 
 /**
  * Whether the chain that the peer showed takes long. `bytes` are those that the peer has sent, which may include the beginning
- * of a request: clients send it with the end of the handshake. With few bytes, the chain is not examined.
+ * of a request: clients send it with the end of the handshake.
  */
 function isCostly(bytes: number, socket: TLSSocket): boolean {
   if (bytes <= MODEST_BYTES) return false;

@@ -1,7 +1,7 @@
 /**
  * Limits the memory of headers that have begun and not ended, for all connections of HTTP/1.1 together: they arrive before
  * authentication, one may have a megabyte, and thousands of connections may send one. Beyond the budget, the connections with
- * the longest headers are closed. Node.js limits the size and the time of each header.
+ * the longest headers are closed.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from '../component/logger.ts';

@@ -2,9 +2,8 @@
  * Parses the path of an HTTP request once, so that no spelling of a path can be authorized as one thing and served or forwarded
  * as another.
  *
- * The path is percent-decoded once and then split at its slashes, as kube-apiserver does. So an encoded slash separates
- * segments like a plain one. Slashes at both ends do not count. The path is not normalized otherwise: empty segments and dot
- * segments remain and match no resource.
+ * The path is percent-decoded once and then split at its slashes, as kube-apiserver does. Slashes at both ends do not count.
+ * The path is not normalized otherwise: empty segments and dot segments remain and match no resource.
  */
 import { quoteText } from '../meta/quote.ts';
 
@@ -49,7 +48,7 @@ function absoluteStart(target: string): number {
 
 /**
  * Returns the raw path after the first `count` segments, with a slash before it and otherwise byte for byte. It is empty if no
- * slash follows these segments. An encoded slash counts as a separator, as it does in `segments`.
+ * slash follows these segments.
  */
 export function rawAfter({ raw }: RequestPath, count: number): string {
   let at = 0;
@@ -68,7 +67,7 @@ export function rawAfter({ raw }: RequestPath, count: number): string {
 /**
  * Returns why a path must not be forwarded to an API server that authorizes it again, or an empty text. In addition to
  * `forwardingFault`, it refuses paths without a leading slash, empty segments and encoded slashes, because they shift the
- * segments of a resource. Slashes at the end are allowed. Throws `RequestPathError` as `parseRequestPath` does.
+ * segments of a resource. Throws `RequestPathError` as `parseRequestPath` does.
  */
 export function apiForwardingFault({ raw, segments }: RequestPath, rawQuery = ''): string {
   if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';
@@ -87,8 +86,7 @@ function slashLength(raw: string, at: number): 0 | 1 | 3 {
 /**
  * Returns why a path and its query must not be forwarded to another server, or an empty text. Servers interpret dot segments,
  * backslashes and control characters differently, and some end at a fragment, which no target of a request has (RFC 9112,
- * section 3.2). So the authorized path or query could become another one there. A plain space would end the request target.
- * Throws `RequestPathError` as `parseRequestPath` does.
+ * section 3.2). Throws `RequestPathError` as `parseRequestPath` does.
  */
 export function forwardingFault(rawPath: string, rawQuery = ''): string {
   const decoded = decode(rawPath);

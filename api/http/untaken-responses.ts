@@ -1,7 +1,7 @@
 /**
  * Breaks off responses that are complete and that the client does not take, however short they are. A stream of HTTP/2 costs
  * kilobytes, and a client without credentials can have thousands of them over each of its connections; a connection of HTTP/1.1
- * holds the whole response. Responses that are not complete have limits of their own.
+ * holds the whole response.
  */
 import type { Clock, Timer } from '../machinery/clock.ts';
 

@@ -8,17 +8,11 @@ interface MessageBounds {
   readonly maxBufferedChunks: number;
 }
 
-/**
- * Returns the options of a server that bound what clients send. A fragment of a single byte keeps the chunk of 64 KiB in which
- * it came, and a chunk may have a single byte. The caller calls `answerPings` for each connection.
- */
+/** Returns the options of a server that bound what clients send. The caller calls `answerPings` for each connection. */
 export const boundedServer = (bounds: MessageBounds) =>
   ({ noServer: true, perMessageDeflate: false, autoPong: false, ...bounds }) as const satisfies ServerOptions;
 
-/**
- * The options of a server that only sends, such as that of a watch. Messages of clients are ignored, and the library holds each
- * one until it is complete, up to 100 MiB by default.
- */
+/** The options of a server that only sends, such as that of a watch. */
 export const SENDS_ONLY = boundedServer({ maxPayload: 64 * 1024, maxFragments: 16, maxBufferedChunks: 128 });
 
 /** The maximum number of pongs that wait for a client that does not read, with up to 125 bytes each. */
@@ -26,8 +20,7 @@ const MAX_WAITING_PONGS = 64;
 
 /**
  * Limits the pongs for one client. RFC 6455 allows a server to respond to the latest ping only, so a client that pings without
- * end and does not read gets no more pongs. Pending output does not count, because slow clients take a pong as the sign that
- * the connection is alive.
+ * end and does not read gets no more pongs.
  */
 export function answerPings(socket: WebSocket): void {
   let waiting = 0;

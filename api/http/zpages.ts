@@ -88,7 +88,7 @@ type ZpageForm =
 
 /**
  * Returns the form of the first clause of the header, in the order of kube-apiserver, that can be served, or `undefined` if
- * none can. An empty header means text. Pure.
+ * none can. An empty header means text.
  */
 export function negotiate(accept: string, kind: string): ZpageForm | undefined {
   if (accept.trim() === '') return { type: 'text' };

@@ -10,10 +10,7 @@ import {
   parseIp,
 } from '../meta/ip-addresses.ts';
 
-/**
- * Returns warnings about an address that is not canonical, also one with leading zeros or of IPv4 within IPv6. A text that is
- * no address gets no warning, because validation refuses it.
- */
+/** Returns warnings about an address that is not canonical, also one with leading zeros or of IPv4 within IPv6. */
 export function ipWarnings(field: string, text: string): string[] {
   const canonical = canonicalIp(text);
   if (canonical === undefined || canonical === text) return [];

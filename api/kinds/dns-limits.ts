@@ -1,7 +1,4 @@
-/**
- * Defines the limits of a pod's resolver configuration. Validation rejects a `dnsConfig` beyond them, and the agent truncates
- * the configuration that it merges from several sources.
- */
+/** Defines the limits of a pod's resolver configuration. */
 
 export const MAX_NAMESERVERS = 3;
 export const MAX_SEARCHES = 32;

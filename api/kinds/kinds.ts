@@ -1,7 +1,6 @@
 /**
  * Defines static types of the built-in kinds as they are on the wire: the models of the client package (imported as types only)
- * with times as strings and the metadata of `object.ts`. Code that reads `spec` and `status` of objects from a client or cache
- * uses these types.
+ * with times as strings and the metadata of `object.ts`.
  */
 import type {
   CoreV1Event,

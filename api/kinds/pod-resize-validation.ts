@@ -1,7 +1,4 @@
-/**
- * Validates updates of the subresource `resize`, as `ValidatePodResize` of kube-apiserver does. The strategy of the subresource
- * restores every field but resources and resize policies first, unless containers are added, removed, renamed or reordered.
- */
+/** Validates updates of the subresource `resize`, as `ValidatePodResize` of kube-apiserver does. */
 import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
 import { equalAs, POD_SPEC } from '../schema/semantic-equality.ts';
 import { qosClassOf } from './pod-qos.ts';

@@ -2,8 +2,7 @@
  * Defines the static types of kinds in the wire format.
  *
  * The client package types times as `Date`, prefixes reserved words with `_`, and declares required fields. The API server and
- * the agent hold JSON that may be invalid: times are strings, and every field may be absent. `Wire<V1PodSpec>` describes such
- * JSON, and validation and defaulting read objects through it.
+ * the agent hold JSON that may be invalid: times are strings, and every field may be absent.
  */
 import type { IntOrString } from '@kubernetes/client-node';
 import type { KubeObject } from '../meta/object.ts';

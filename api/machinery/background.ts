@@ -1,7 +1,4 @@
-/**
- * Runs work that is not awaited. Every promise that is neither awaited nor returned is passed to these functions, so that no
- * failure is lost and none becomes an unhandled rejection, which exits the program.
- */
+/** Runs work that is not awaited. */
 import type { Logger } from '../component/logger.ts';
 import type { Backoff } from './backoff.ts';
 import type { Clock } from './clock.ts';

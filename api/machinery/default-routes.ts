@@ -29,8 +29,7 @@ function read(name: string): string {
 
 /**
  * Returns the interfaces of the default routes in the text of `/proc/net/route`, by metric. The first two columns are the
- * interface and the destination, and the seventh and eighth are the metric and the mask. VPN programs add routes to each half
- * of all addresses. These have a mask and are not default routes.
+ * interface and the destination, and the seventh and eighth are the metric and the mask.
  */
 export function defaultsOf(text: string): string[] {
   const found = rowsOf(text).flatMap(([name = '', to, , , , , metric = '', mask]) =>

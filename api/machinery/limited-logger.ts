@@ -20,8 +20,8 @@ type Level = 'info' | 'warn' | 'error';
 
 /**
  * Returns a logger that writes ten lines of each message at once, and then ten a minute. The next line has the number of those
- * that were left out in the field `suppressed`. Long texts in fields are cut. The messages are those of the program, and so are
- * few. Debug lines are not bounded, and the lines of each child are counted apart.
+ * that were left out in the field `suppressed`. Long texts in fields are cut. Debug lines are not bounded, and the lines of
+ * each child are counted apart.
  */
 export function limitedLogger(logger: Logger, clock: Clock): Logger {
   const byMessage = new Map<string, MessageLines>();

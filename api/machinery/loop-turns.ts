@@ -1,7 +1,7 @@
 /**
  * Admits work to the turns of the event loop. Code of this process that calls other code of this process runs in one chain of
- * promises without any I/O in between, so thousands of requests of controllers would block the loop. Code that begins a unit of
- * work calls `begin` first. Once a turn has had its share, further units wait in order for the next turns.
+ * promises without any I/O in between, so thousands of requests of controllers would block the loop. Once a turn has had its
+ * share, further units wait in order for the next turns.
  */
 import type { Clock } from './clock.ts';
 

@@ -1,7 +1,4 @@
-/**
- * Registers the metrics of work queues under the names of Kubernetes' Go client. Queues of one name share their series. Depth
- * and unfinished work are computed at each scrape, so that an idle queue costs nothing.
- */
+/** Registers the metrics of work queues under the names of Kubernetes' Go client. Queues of one name share their series. */
 import type { Clock } from './clock.ts';
 import type { QueueObserver } from './work-queue.ts';
 import type { MetricsRegistry } from '../component/metrics.ts';

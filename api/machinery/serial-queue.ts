@@ -2,7 +2,7 @@
  * Runs work that must not overlap. A `SerialQueue` runs one task at a time, in the order of the calls. A `KeyedQueue` does so
  * for each key and keeps no state of a key without work.
  *
- * Only the caller of `run` gets the failure of its task. Later tasks run as if nothing had happened.
+ * Only the caller of `run` gets the failure of its task.
  */
 
 /** Runs one task at a time. `run` resolves or rejects like its task. */

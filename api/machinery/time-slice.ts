@@ -1,8 +1,6 @@
 /**
- * Divides computations into cooperative slices. Code that processes many units checks after each of them whether its slice is
- * spent. If so, it yields to the event loop until everything else that is ready has run. All computations of the process take
- * turns, so many of them together do not hold the event loop for longer than one. Values that a computation read before a pause
- * may have changed.
+ * Divides computations into cooperative slices. All computations of the process take turns, so many of them together do not
+ * hold the event loop for longer than one. Values that a computation read before a pause may have changed.
  */
 import type { Clock } from './clock.ts';
 

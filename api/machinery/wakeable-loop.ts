@@ -1,6 +1,6 @@
 /**
  * Runs a loop that takes a turn whenever it is woken and after the delay that its last turn returned. A wake during a turn
- * leads to one more turn, so that no change is missed. The last turn has finished when `run` resolves.
+ * leads to one more turn, so that no change is missed.
  *
  * A turn that throws does not end the loop. `onError` receives the failure, and the next turn follows after the backoff.
  */

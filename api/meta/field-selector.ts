@@ -1,6 +1,6 @@
 /**
- * Parses and matches field selectors: `metadata.name=x,status.phase!=Running`. It reads fields through a getter. The
- * registry decides which fields a kind supports.
+ * Parses and matches field selectors: `metadata.name=x,status.phase!=Running`. The registry decides which fields a kind
+ * supports.
  */
 import { MAX_REQUIREMENTS } from './selector.ts';
 import { newBadRequest } from './status-error.ts';

@@ -2,7 +2,7 @@
 
 /**
  * The keys of a node's serving certificate, separated by commas. Its agent writes it to the Node. The control plane accepts
- * only a server with one of these keys as the agent of the node. Only the node and administrators can write it.
+ * only a server with one of these keys as the agent of the node.
  */
 export const SERVING_KEYS = 'orchlet.local/serving-keys';
 /**

@@ -1,7 +1,7 @@
 /**
  * Parses the text form of label selectors: `app=web,tier in (a,b),!legacy,weight>5`.
  *
- * It consists of a lexer and a recursive-descent parser. A syntax error is a 400 with kube-apiserver's message.
+ * A syntax error is a 400 with kube-apiserver's message.
  */
 import {
   type LabelOperator,

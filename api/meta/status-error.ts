@@ -263,10 +263,7 @@ export async function tolerate<T>(
   }
 }
 
-/**
- * Ignores that the object exists already, has changed or is gone. It is for writes that bring an object to a known state while
- * other servers and clients may do the same.
- */
+/** Ignores that the object exists already, has changed or is gone. */
 export async function tolerateRaces(write: Promise<unknown>): Promise<void> {
   await tolerate(write, isAlreadyExists, isConflict, isNotFound);
 }

@@ -1,7 +1,6 @@
 /**
- * Parses PEM: base64 text between a BEGIN line and an END line. It ignores text between blocks. A block without an END
- * line, or with another label on it, is ignored, and parsing continues after its BEGIN line, as in Go's `encoding/pem`.
- * Parsing takes linear time.
+ * Parses PEM: base64 text between a BEGIN line and an END line. It ignores text between blocks. A block without an END line, or
+ * with another label on it, is ignored, and parsing continues after its BEGIN line, as in Go's `encoding/pem`.
  */
 
 /** A block. `der` is what its base64 decodes to. */

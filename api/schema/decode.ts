@@ -1,7 +1,4 @@
-/**
- * Decodes a JSON value by the typed structs of kube-apiserver. It checks types, drops and reports unknown names, drops fields
- * that are null, converts times and quantities to their canonical form, and adds or drops zero values by the type (`Presence`).
- */
+/** Decodes a JSON value by the typed structs of kube-apiserver. */
 import { Base64Error, canonicalBase64 } from './base64.ts';
 import { QuantityError, storedQuantity } from '../meta/quantity.ts';
 import { setMember } from '../meta/own-member.ts';

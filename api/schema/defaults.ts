@@ -1,7 +1,4 @@
-/**
- * Applies the defaults in the schema itself (OpenAPI's `default`), and rounds quantities of resources. The code of each kind
- * applies the others (`controlplane/registry/kinds`).
- */
+/** Applies the defaults in the schema itself (OpenAPI's `default`), and rounds quantities of resources. */
 import { cloneJson } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { roundedToMilli } from '../meta/quantity.ts';

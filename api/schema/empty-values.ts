@@ -1,7 +1,6 @@
 /**
  * Removes empty lists and maps of optional fields. A decoded object has them until it is stored, like the Go struct that
- * kube-apiserver decodes: validation can see that they were given. What is serialized (webhooks, policies, field ownership) has
- * none.
+ * kube-apiserver decodes: validation can see that they were given.
  */
 import { setMember } from '../meta/own-member.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';

@@ -1,7 +1,4 @@
-/**
- * Converts the result of a strategic merge patch or of an apply, which is no text, to the type of an object as Go does.
- * Integers are cut to the size of their field, and errors name Go's kinds of values.
- */
+/** Converts the result of a strategic merge patch or of an apply, which is no text, to the type of an object as Go does. */
 import type { JsonValue } from '../meta/object.ts';
 import { goType, plainGoType } from './go-types.ts';
 import type { TypeNode } from './schema.ts';

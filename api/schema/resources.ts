@@ -1,16 +1,10 @@
-/**
- * Provides the built-in resources and their subresources in the order of discovery, from the generated `resources.json`.
- * Which of them are served depends on `--runtime-config`.
- */
+/** Provides the built-in resources and their subresources in the order of discovery, from the generated `resources.json`. */
 import { readFileSync } from 'node:fs';
 import type { ResourceInfo } from './schema.ts';
 
 let resources: readonly ResourceInfo[] | undefined;
 
-/**
- * Whether objects of a resource are stored. Those of others are made for each request (component statuses, reviews), and events
- * of `events.k8s.io` are those of the core group.
- */
+/** Whether objects of a resource are stored. */
 export function isStored({ group, resource, verbs }: ResourceInfo): boolean {
   return verbs.includes('list') && resource !== 'componentstatuses' && group !== 'events.k8s.io';
 }

@@ -51,10 +51,7 @@ export const backupOptions = (flags: {
   etcd: etcdFlagsOf(flags),
 });
 
-/**
- * Returns the flags of `orchlet backup` for objects in etcd. They name no servers of an etcd that the control plane runs
- * itself, because the command finds those.
- */
+/** Returns the flags of `orchlet backup` for objects in etcd. */
 function etcdFlagsOf({ etcd, etcdServers = [], ...flags }: Parameters<typeof backupOptions>[0]): readonly string[] {
   if (etcdServers.length === 0 && etcd !== 'embedded') return [];
   const etcdValues = {

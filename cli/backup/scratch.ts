@@ -1,8 +1,7 @@
 /**
  * Makes and removes temporary files of backups below the data directory: a directory for each `orchlet backup`, named by its
- * process id, and copies of the storage that the control plane writes. A killed process leaves them with their secrets. The
- * next start of the control plane removes them, and the next `orchlet backup` removes the directories of processes that have
- * exited.
+ * process id, and copies of the storage that the control plane writes. The next start of the control plane removes them, and
+ * the next `orchlet backup` removes the directories of processes that have exited.
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -93,7 +93,6 @@ async function withClusterOf<T>(
 
 /**
  * Returns the error with the place where the server was configured, if the server is unreachable or does not know the client.
- * Other errors are returned as they are.
  */
 function withRemedy(error: unknown, server: string, files: readonly string[]): unknown {
   const place = `the API server ${server} of ${files.join(', ')}`;

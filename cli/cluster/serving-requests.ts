@@ -1,6 +1,6 @@
 /**
  * Checks what a node asks to be named in its serving certificate. The cluster's CA signs it, which clients of the API server
- * trust as well: with a name of another server, a node could pass for that server. Pure.
+ * trust as well: with a name of another server, a node could pass for that server.
  */
 import { isIP } from 'node:net';
 import type { CertificateSigningRequest, Endpoints, Node } from '../../api/kinds/kinds.ts';

@@ -212,10 +212,7 @@ async function uploadArchive(file: string, { bucket, key }: S3Object): Promise<v
 /** The names of the copies that a control plane makes. Another name in its answer could be that of a file of root. */
 const COPY_NAME = /^[0-9a-f]{16}\.db$/;
 
-/**
- * Copies the storage to a file. A running control plane copies it itself, because no other process can open the database; the
- * storage of a stopped one is copied directly.
- */
+/** Copies the storage to a file. */
 async function copyOfStorage(directory: string, file: string, io: CommandIo): Promise<void> {
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined)
     return await copyStorage(directory, file);

@@ -1,7 +1,4 @@
-/**
- * `orchlet join`: makes this host a node of a cluster, or a further control plane. It reads `cluster-info` over an unverified
- * connection, and trusts it if the token signed it and, if hashes are given, the CA's public key has one of them.
- */
+/** `orchlet join`: makes this host a node of a cluster, or a further control plane. */
 import { errorMessage } from '../../api/meta/error-message.ts';
 import { readPem } from '../../api/pki/pem.ts';
 import { createHmac, timingSafeEqual } from 'node:crypto';
@@ -133,9 +130,8 @@ interface Discovered {
 }
 
 /**
- * Returns the CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Others that
- * `cluster-info` lists are not trusted. Without hashes, all are trusted, because the bootstrap token signed them. Returns
- * `undefined` if no CA has one of the hashes.
+ * Returns the CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Without
+ * hashes, all are trusted, because the bootstrap token signed them. Returns `undefined` if no CA has one of the hashes.
  */
 export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly string[]): string | undefined {
   if (hashes.length === 0) return ca;

@@ -1,7 +1,4 @@
-/**
- * `orchlet up`: a control plane and an agent in one process. The agent joins like any other node: it requests its certificate
- * with a bootstrap token, and uses the certificate from then on.
- */
+/** `orchlet up`: a control plane and an agent in one process. */
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { nodeNameOf } from '../../agent/host/host-facts.ts';

@@ -1,6 +1,6 @@
 /**
  * Checks the network of a cluster from this host, link by link: the API server, the agents of other nodes, pods of other nodes,
- * the address of a service, a name. Each link has one finding, with the remedy of the first thing that fails.
+ * the address of a service, a name.
  */
 import { BlockList } from 'node:net';
 import { errorMessage } from '../../api/meta/error-message.ts';

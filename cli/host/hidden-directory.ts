@@ -1,7 +1,7 @@
 /**
- * Makes a way to a data directory that its owner cannot reach, because it is in a directory that root alone may enter:
- * systemd keeps the state of services with `DynamicUser=` in `/var/lib/private`. The command is run once more in a mount
- * namespace of its own, in which the owner may pass. Nobody else sees it, and it ends with the command.
+ * Makes a way to a data directory that its owner cannot reach, because it is in a directory that root alone may enter: systemd
+ * keeps the state of services with `DynamicUser=` in `/var/lib/private`. The command is run once more in a mount namespace of
+ * its own, in which the owner may pass.
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';

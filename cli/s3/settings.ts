@@ -1,6 +1,6 @@
 /**
  * Collects the settings of backups in S3: from `s3://BUCKET/PREFIX` and the flags, then from the environment variables and the
- * credentials file of other S3 tools. None of it is logged.
+ * credentials file of other S3 tools.
  */
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';

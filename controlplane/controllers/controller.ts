@@ -1,7 +1,6 @@
 /**
  * Implements the environment and the reconcile loop of controllers: event handlers add keys to a work queue, and workers
- * reconcile one key at a time from the newest state. `start.ts` creates the environment, and the controllers use
- * `ReconcileLoop`.
+ * reconcile one key at a time from the newest state.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-error.ts';

@@ -1,6 +1,6 @@
 /**
  * Finds the controller of an object. Also claims objects: a controller adopts objects that match its selector and have no
- * controller, and releases its own objects that no longer match. Indexes keep the cost proportional to the objects concerned.
+ * controller, and releases its own objects that no longer match.
  */
 import { type KubeObject, type OwnerReference, apiVersionOf } from '../../api/meta/object.ts';
 import type { Selector } from '../../api/meta/selector.ts';

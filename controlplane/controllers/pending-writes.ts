@@ -1,8 +1,5 @@
 /**
- * Tracks whether an informer already shows what a controller wrote for a key, so that the controller does not repeat a write. A
- * creation is visible when the informer has reached its version, a deletion when the object is removed or marked.
- *
- * Five minutes after the last write of a key, none of its writes counts as pending any more.
+ * Tracks whether an informer already shows what a controller wrote for a key, so that the controller does not repeat a write.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

@@ -8,7 +8,7 @@ import type { MetadataCheck, Strategy, UpdateStrategy } from './strategy.ts';
 
 /**
  * Returns the metadata errors of an update. kube-apiserver validates the metadata of every update in two ways, and most kinds
- * do so again in their own validation. Each time adds a cause to the Status.
+ * do so again in their own validation.
  */
 export function changedMetadataErrors(
   store: Store,

@@ -1,7 +1,7 @@
 /**
  * Encodes and decodes the `continue` value of paged lists: the revision of the first page and the key after which the next page
- * starts. The encoding is that of kube-apiserver, and it is opaque to clients. The server keeps no state for a token, so it
- * survives restarts. It is valid as long as the history of the storage contains its revision.
+ * starts. The encoding is that of kube-apiserver, and it is opaque to clients. A token is valid as long as the history of the
+ * storage contains its revision.
  */
 import { posix } from 'node:path';
 import { JsonSyntaxError, parseJson, stringifyJson } from '../../api/codec/json.ts';

@@ -1,7 +1,4 @@
-/**
- * Limits what large objects cost other requests. The steps of a large write (decode, manage fields, validate, encode) run in
- * separate turns of the event loop, so that other requests are handled in between, and the size of stored objects is limited.
- */
+/** Limits what large objects cost other requests. */
 import { setImmediate } from 'node:timers/promises';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';

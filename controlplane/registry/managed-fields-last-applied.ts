@@ -1,7 +1,6 @@
 /**
  * Handles objects that kubectl applied on the client side before. The last-applied annotation shows which conflicts are
- * conflicts of kubectl with itself; these are ignored. The annotation is kept up to date, so that an older kubectl can still
- * apply such objects.
+ * conflicts of kubectl with itself; these are ignored.
  */
 import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { compare } from '../../api/codec/structured-merge/compare.ts';

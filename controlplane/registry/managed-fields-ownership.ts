@@ -1,6 +1,6 @@
 /**
  * Computes field ownership with field sets: which owners lose the fields that a write changes, and which fields an applier
- * releases because it no longer applies them. Pure. `managed-fields.ts` reads and writes the objects.
+ * releases because it no longer applies them.
  */
 import { compare, type Comparison } from '../../api/codec/structured-merge/compare.ts';
 import {

@@ -210,8 +210,8 @@ function isUnowned(type: MergeType, live: KubeObject, object: KubeObject, owners
 }
 
 /**
- * Drops owners in another group, because versions are converted within a group only. An object of two groups (Event) therefore
- * has owners of one group at a time. Also drops the owners of versions that no longer exist.
+ * Drops owners in another group, because versions are converted within a group only. Also drops the owners of versions that no
+ * longer exist.
  */
 function dropForeign(owners: Owners, writer: Writer): void {
   const groupOf = (apiVersion: string): string => parseApiVersion(apiVersion)?.group ?? '';

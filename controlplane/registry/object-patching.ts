@@ -1,7 +1,4 @@
-/**
- * Applies JSON, merge and strategic merge patches to an object. The result is decoded like a body (`object-decoding.ts`).
- * Managed fields handle apply patches.
- */
+/** Applies JSON, merge and strategic merge patches to an object. */
 import { jsonPatchSteps, pointerNames } from '../../api/codec/json-patch.ts';
 import { duplicateErrors } from '../../api/codec/duplicates.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';

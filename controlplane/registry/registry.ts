@@ -1,6 +1,5 @@
 /**
- * Opens the registry: a watch cache and a strategy for every built-in resource, and the catalog that the server reads. All of
- * it is built from the table of resources and the rows of `kinds.ts`.
+ * Opens the registry: a watch cache and a strategy for every built-in resource, and the catalog that the server reads.
  *
  * An open registry serves only reads. `serveRegistry` adds the writes, because writes need the admission plugins, and these
  * read the registry.

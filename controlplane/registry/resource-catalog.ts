@@ -1,6 +1,6 @@
 /**
  * Holds the table of all served resources by group, version, resource and subresource. The rows of custom resources are added
- * and removed at run time. Built-in rows have the order of discovery, and later ones follow.
+ * and removed at run time.
  */
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog, Rest } from '../model/rest.ts';

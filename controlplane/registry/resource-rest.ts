@@ -1,8 +1,4 @@
-/**
- * Serves a resource with one `Rest` for each served version, and one for each subresource that writes the same object. It
- * decodes bodies, applies patches, tracks managed fields, converts between the served and the stored version, and calls the
- * generic store.
- */
+/** Serves a resource with one `Rest` for each served version, and one for each subresource that writes the same object. */
 import type { ExpectedKind } from './object-decoding.ts';
 import { withManagedFields } from './managed-fields.ts';
 import { quoteText } from '../../api/meta/quote.ts';
@@ -333,10 +329,7 @@ async function authorizeCreate({ path, context, namespace, name }: WriteRequest)
   throw newForbidden(subjectOf({ info }), name, `User ${who} ${what}`);
 }
 
-/**
- * Returns the name of the function that manages fields. Large objects are managed in turns of the event loop, and so are those
- * whose versions a webhook converts.
- */
+/** Returns the name of the function that manages fields. */
 export function manageBy<Verb extends 'update' | 'apply'>(
   { version }: { readonly version: ReadVersion },
   verb: Verb,

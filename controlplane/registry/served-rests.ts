@@ -1,6 +1,6 @@
 /**
- * Serves an open registry. It has an endpoint for each served version of a built-in resource, for its subresources and for the
- * actions on pods, nodes and services.
+ * Serves an open registry: each served version of the built-in resources, their subresources, and the actions on pods, nodes
+ * and services.
  */
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { Schema } from '../../api/schema/schema.ts';

@@ -1,8 +1,4 @@
-/**
- * Selects objects in the served version if a webhook converts between versions. Labels and fields may differ from the stored
- * ones, so a list reads further pages until it has enough entries, and a watch tracks which objects the client knows. If
- * versions differ only in their name, the cache selects (`version-codec.ts`).
- */
+/** Selects objects in the served version if a webhook converts between versions. */
 import { newFieldSelector } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
 import type { Entry, ListOptions, ListResult, WatchEvent, WatchSink } from '../model/rest.ts';

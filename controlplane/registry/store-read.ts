@@ -1,6 +1,6 @@
 /**
  * Implements gets, lists and watches of the generic store: the state that a resourceVersion requests, pages, and the errors for
- * compacted and future states. The watch cache serves all of them.
+ * compacted and future states.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';

@@ -1,11 +1,6 @@
 /**
- * Implements creates and changes of the generic store. Every kind is written in the same order of steps.
- *
- * A create runs mutating admission, sets system fields and the name, and then runs reservation, prepareForCreate, validation,
- * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
- * warnings, canonicalise, validating admission and the storage. A change computes the new object from the current one, and then
- * runs mutating admission, the check of resourceVersion, reservation, prepareForUpdate, validation and the remaining steps. A
- * change that meets a conflict is computed again from the newer object; a resourceVersion of the client then causes a 409.
+ * Implements creates and changes of the generic store. A change that meets a conflict is computed again from the newer object;
+ * a resourceVersion of the client then causes a 409.
  */
 import { generateName, pathSegmentErrors } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';

@@ -1,6 +1,6 @@
 /**
  * Defines what reads (`store-read.ts`), writes (`store-write.ts`) and deletions (`store-delete.ts`) of the generic store share.
- * Objects are in the stored version. `resource-rest.ts` converts them to and from served versions.
+ * Objects are in the stored version.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';

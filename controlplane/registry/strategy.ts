@@ -1,6 +1,5 @@
 /**
- * Defines the strategy of a kind. The generic store (`store-write.ts`) calls its functions in a fixed order, and implements
- * everything that all kinds share (names, UID, resourceVersion, finalizers, admission, managed fields).
+ * Defines the strategy of a kind.
  *
  * Functions get objects in the stored version, already decoded and defaulted by the schema table. Those of a custom resource
  * that a webhook converts are in the version of the request. `applyDefaults`, `reserve`, `canonicalise`, `markTerminating`,
@@ -111,8 +110,8 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   /** Whether the change increments the generation. Absent for kinds without a generation. Called after `prepareForUpdate`. */
   changesGeneration?(object: Object, old: Object): boolean;
   /**
-   * How the kind itself validates metadata on an update, in this order, after the generic store has. Each check repeats causes.
-   * The default is `['update', 'whole']`, and `['update']` for subresources, custom resources and their definitions.
+   * How the kind itself validates metadata on an update, in this order, after the generic store has. The default is
+   * `['update', 'whole']`, and `['update']` for subresources, custom resources and their definitions.
    */
   readonly metadataChecks?: readonly MetadataCheck[];
   /** The group in which the kind does not validate metadata itself, if it is served in two. */

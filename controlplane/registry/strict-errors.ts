@@ -1,7 +1,6 @@
 /**
  * Formats the errors of strict decoding in the order of the text. kube-apiserver finds unknown fields and duplicate fields in
- * one walk, so their messages are mixed. Duplicate keys of YAML come first, because its parser finds them before the text is
- * decoded.
+ * one walk, so their messages are mixed.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { memberPath } from '../../api/meta/field-error.ts';

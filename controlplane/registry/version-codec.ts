@@ -1,6 +1,6 @@
 /**
  * Serves a version of a resource. It converts stored objects to the version on reads, and objects from clients to the stored
- * version on writes. Each entry of the cache is converted once, and the result is kept as long as the entry.
+ * version on writes.
  */
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

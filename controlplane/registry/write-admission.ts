@@ -1,6 +1,6 @@
 /**
  * Runs admission for creates and updates: mutating plugins before the object is prepared, and validating plugins right before
- * it is written. `store-write.ts` calls this. `store-delete.ts` runs admission for deletions.
+ * it is written.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Entry, RequestContext, WriteOptions } from '../model/rest.ts';

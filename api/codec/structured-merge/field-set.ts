@@ -2,7 +2,7 @@
  * Defines sets of field paths as trees. A node says whether its own path is in the set. Its children have the text form of
  * their path elements as keys (`f:name`, `k:{"name":"a"}`, `v:"x"`, `i:0`), so the tree has the structure of the wire form.
  *
- * A set is immutable once it is returned, and operations share unchanged branches. There are no empty branches.
+ * A set is immutable once it is returned, and operations share unchanged branches.
  */
 import type { JsonObject } from '../../meta/object.ts';
 

@@ -79,10 +79,7 @@ function index(type: ListType, list: readonly JsonValue[]): Indexed {
   return { elements, items };
 }
 
-/**
- * Keeps the order of both lists where they agree. Otherwise the applied list decides, and items that only the live list has
- * stay beside their neighbours.
- */
+/** Keeps the order of both lists where they agree. */
 function mergeItems(type: ListType, live: readonly JsonValue[], applied: readonly JsonValue[]): JsonValue[] {
   const left = index(type, live);
   const right = index(type, applied);

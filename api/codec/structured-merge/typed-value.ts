@@ -174,7 +174,7 @@ const ANY_SCALAR: Fit = { name: 'any scalar', test: isScalar, shows: shown };
 
 /**
  * The kinds of values that each type accepts. `intOrString` is left out, because the decoder of the result refuses values that
- * are neither integers nor texts. Free-form JSON accepts all values.
+ * are neither integers nor texts.
  */
 const FITS: Readonly<Partial<Record<'map' | 'list' | 'scalar' | Scalar, Fit>>> = {
   scalar: ANY_SCALAR,
@@ -255,7 +255,7 @@ export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
 
 /**
  * Adapts a set of owned fields that was written when the schema was another one. For a value that is atomic now, an owner of
- * its parts becomes the owner of the whole. A value that was atomic and is granular now stays as it is, as in kube-apiserver.
+ * its parts becomes the owner of the whole.
  */
 export function withWholes(type: MergeType, set: FieldSet): FieldSet {
   if (set.children === undefined || type.kind === 'deduced') return set;

@@ -1,6 +1,6 @@
 /**
  * Computes the set of all paths of a value that only one side of a comparison has, which is most of the work when an object is
- * created. The set is made in its wire form, in which it is written. It becomes a tree only if an operation visits its paths.
+ * created. The set is made in its wire form, in which it is written.
  */
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';

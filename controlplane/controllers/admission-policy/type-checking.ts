@@ -1,6 +1,6 @@
 /**
  * Finds the expressions of validating policies that cannot be valid for the kinds that the policies match, as
- * kube-controller-manager does. `policy-status.ts` writes the result.
+ * kube-controller-manager does.
  */
 import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, type CelEnvironment, compile } from '../../../api/cel/cel.ts';

@@ -1,6 +1,6 @@
 /**
  * Implements horizontal pod autoscalers: reads the metrics periodically, computes a number of replicas, and writes it to the
- * target's `scale`. `replica-calculator.ts` computes, and `scaling-rules.ts` stabilizes.
+ * target's `scale`.
  *
  * Recent recommendations and changes are in memory only: after a start, the current number of replicas is the first
  * recommendation.
@@ -193,10 +193,7 @@ class HorizontalAutoscaler {
     }
   }
 
-  /**
-   * Returns the proposal of the metric that proposes most replicas. Returns `undefined` if the target must not be scaled; a
-   * condition and an event then have the reason.
-   */
+  /** Returns the proposal of the metric that proposes most replicas, or `undefined` if the target must not be scaled. */
   async #bestProposal(turn: Turn, scale: Scale): Promise<MetricProposal | undefined> {
     const { autoscaler, status } = turn;
     const namespace = autoscaler.metadata.namespace ?? '';

@@ -1,6 +1,6 @@
 /**
  * Turns the proposal of the metrics into the next number of replicas: recent recommendations stabilize it, policies limit its
- * rate of change, and it stays between minimum and maximum. Pure, except for the history that the caller keeps.
+ * rate of change, and it stays between minimum and maximum.
  */
 import type { ScalingRules } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 

@@ -16,10 +16,7 @@ export function tokenField(secret: Secret, field: string): string {
   return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
 }
 
-/**
- * Whether the token has expired. A token without an expiration never does. One whose expiration cannot be parsed has, because
- * it would be valid for ever otherwise.
- */
+/** Whether the token has expired. One whose expiration cannot be parsed has, because it would be valid for ever otherwise. */
 export function isExpired(secret: Secret, nowMs: number): boolean {
   const text = tokenField(secret, 'expiration');
   if (text === '') return false;

@@ -28,10 +28,7 @@ const RECOGNIZERS: readonly Recognizer[] = [
   },
 ];
 
-/**
- * Runs the controller that approves client certificates of nodes. It ignores other requests. A request whose user lacks the
- * permission is retried at least once a minute.
- */
+/** Runs the controller that approves client certificates of nodes. It ignores other requests. */
 export const runCertificateApprover: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const requests = informers.for(certificateSigningRequests);

@@ -1,6 +1,6 @@
 /**
  * Deletes old signing requests: an hour after the decision, or earlier when the issued certificate has expired, or a day after
- * the creation if they are pending. No request is deleted within an hour of its creation. Each has its own timer.
+ * the creation if they are pending. No request is deleted within an hour of its creation.
  */
 import { X509Certificate } from 'node:crypto';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';

@@ -19,7 +19,6 @@ export interface CertificateSigner {
 
 /**
  * Builds the controller for one signer. It signs approved requests that have no certificate and are neither denied nor failed.
- * A refusal is written as the condition Failed.
  */
 export function certificateSigner(signer: CertificateSigner): RunController {
   return (environment, signal) => {

@@ -3,8 +3,7 @@
  * classes, the date from which the use of tokens is recorded, the range of service addresses, and one APIService for each group
  * version that this server serves itself.
  *
- * Missing objects are created. Changes of an administrator stay, except for those of flow control objects. Several servers may
- * do this at the same time.
+ * Missing objects are created. Changes of an administrator stay, except for those of flow control objects.
  */
 import type { Client } from '../../../api/client/client.ts';
 import { apiServices, configMaps, priorityClasses } from '../../../api/client/resources.ts';
@@ -53,10 +52,7 @@ async function ensurePriorityClasses(client: Client): Promise<void> {
   );
 }
 
-/**
- * Records the day since which the API server marks Secrets whose tokens are used. A controller may delete tokens that have not
- * been used for a year since that day.
- */
+/** Records the day since which the API server marks Secrets whose tokens are used. */
 async function ensureTokenTracking(client: Client, nowMs: number): Promise<void> {
   const name = 'kube-apiserver-legacy-service-account-token-tracking';
   const existing = await client.list(configMaps, {

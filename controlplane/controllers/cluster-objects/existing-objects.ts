@@ -1,6 +1,6 @@
 /**
  * Reads the objects that every cluster has, and creates those that are missing. Every write is safe beside another server that
- * does the same. The other files of this folder use it.
+ * does the same.
  */
 import type { Client, Resource } from '../../../api/client/client.ts';
 import type { ResourceOf } from '../../../api/client/resources.ts';

@@ -4,7 +4,7 @@
  *
  * Mandatory objects are always restored, except the specification of the level `exempt`. Suggested ones are created if they are
  * missing, and updated while `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that no client has changed.
- * Objects with the annotation that are no longer suggested are deleted. It is safe beside another server that does the same.
+ * Objects with the annotation that are no longer suggested are deleted.
  */
 import { quoteText } from '../../../api/meta/quote.ts';
 import type { Client } from '../../../api/client/client.ts';

@@ -98,7 +98,7 @@ export async function publishedHost(client: Client): Promise<string | undefined>
 
 /**
  * Publishes the ConfigMap `cluster-info` in `kube-public`, which anonymous users may read: where the API is, and which CAs sign
- * its certificates. The bootstrap signer signs it with every token, so that a host that joins can verify it.
+ * its certificates.
  */
 export async function ensureClusterInfo(client: Client, { server, ca, signedBundle }: ClusterInfo): Promise<void> {
   const kubeconfig = stringifyYaml({

@@ -1,6 +1,6 @@
 /**
- * Keeps a Lease in kube-system for each running API server, like kube-apiserver. The Leases show which servers a cluster has.
- * Each server removes the Leases of servers that have not run for a long time.
+ * Keeps a Lease in kube-system for each running API server, like kube-apiserver. Each server removes the Leases of servers that
+ * have not run for a long time.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Logger } from '../../../api/component/logger.ts';

@@ -3,7 +3,7 @@
  * each IPAddress that was created for a service needs that service. The allocator writes both in one commit, so mismatches come
  * from an older version or from manual changes.
  *
- * Both kinds are read from the server's own caches, which show a commit as a whole. Informers only name what to check.
+ * Both kinds are read from the server's own caches, which show a commit as a whole.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/client/client.ts';

@@ -1,6 +1,6 @@
 /**
  * Parses cron schedules like kube-controller-manager: five fields with names, ranges, steps and lists, the `@daily` forms, and
- * a time zone. Scheduling libraries cannot compute missed times, so it is implemented here. Pure.
+ * a time zone. Pure.
  */
 import { parseDuration } from '../../../api/component/duration.ts';
 

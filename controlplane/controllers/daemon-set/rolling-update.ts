@@ -61,10 +61,7 @@ function planReplacements(input: DaemonInput, all: readonly NodePods[], desired:
   return { remove: [...remove, ...candidates.slice(0, Math.max(0, maxUnavailable - unavailable))], surge: [] };
 }
 
-/**
- * Plans new pods beside old ones, and the deletion of old pods. A node that should no longer run the daemon keeps an available
- * old pod until enough other pods are available.
- */
+/** Plans new pods beside old ones, and the deletion of old pods. */
 function planSurge(
   input: DaemonInput,
   all: readonly NodePods[],

@@ -1,7 +1,6 @@
 /**
  * Reconciles one deployment once: creates a replica set for the current template, scales old ones down as the strategy allows,
- * and writes the progress of the rollout to the status. `replica-sets.ts`, `rollout.ts` and `conditions.ts` decide; this file
- * executes.
+ * and writes the progress of the rollout to the status.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';

@@ -1,6 +1,6 @@
 /**
- * Computes when pods must leave devices with a `NoExecute` taint. Pure. The rules are those of the device taint eviction
- * controller of kube-controller-manager 1.36.
+ * Computes when pods must leave devices with a `NoExecute` taint. The rules are those of the device taint eviction controller
+ * of kube-controller-manager 1.36.
  */
 import type { Pod, ResourceClaim, ResourceSlice } from '../../../api/kinds/kinds.ts';
 import { controllerOf } from '../owner-references.ts';

@@ -79,10 +79,7 @@ function namedPorts(pod: Pod): ReadonlyMap<string, number> {
   return found;
 }
 
-/**
- * Returns the first address of the pod in that family, or `undefined`. Addresses that no endpoint may have, such as loopback,
- * are left out: nodes write the addresses of pods, and one of them could keep all endpoints of the service from being written.
- */
+/** Returns the first address of the pod in that family that an endpoint may have, or `undefined`. */
 export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
   const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
   const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;

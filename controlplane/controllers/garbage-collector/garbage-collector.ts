@@ -1,7 +1,6 @@
 /**
  * Deletes objects whose owners are deleted, completes foreground deletions once the dependents are deleted, and removes the
- * owner reference from dependents of owners that are deleted with `orphan`. It watches every stored resource that the API
- * serves except events, custom resources included.
+ * owner reference from dependents of owners that are deleted with `orphan`.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';

@@ -1,6 +1,6 @@
 /**
  * Holds the graph of owners: a node for each object, linked by the UIDs of owner references. An owner that no watch has shown
- * is `virtual` in the graph; the garbage collector reads it from the API to find out whether it exists. Pure: it does no I/O.
+ * is `virtual` in the graph; the garbage collector reads it from the API to find out whether it exists.
  */
 import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
 import type { Resource } from '../../../api/client/client.ts';

@@ -131,7 +131,6 @@ export function failuresByIndex(job: Job, pods: readonly Pod[]): ReadonlyMap<num
 
 /**
  * For a job with a back-off limit per index, returns the last tracked failed pod of each unfinished index without active pods.
- * The finalizers of these pods stay until the index has its next pod, which carries the number of failures on.
  */
 export function lastFailedPods(
   job: Job,

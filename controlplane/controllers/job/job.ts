@@ -1,7 +1,4 @@
-/**
- * Implements jobs: runs as many pods as parallelism and completions require. `job-core.ts` and `job-status.ts` decide, and
- * `job-tracking.ts` counts each finished pod exactly once.
- */
+/** Implements jobs: runs as many pods as parallelism and completions require. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/client/informer.ts';

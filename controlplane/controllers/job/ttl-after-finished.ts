@@ -16,7 +16,7 @@ function expiryOf(job: Job): number | undefined {
 
 /**
  * Runs the controller that deletes finished jobs after their `ttlSecondsAfterFinished`, `concurrentTtlAfterFinishedSyncs` jobs
- * at a time. It reads a job again before the deletion, because a client may have raised its TTL.
+ * at a time.
  */
 export const runTtlAfterFinished: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;

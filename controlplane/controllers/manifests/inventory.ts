@@ -1,7 +1,6 @@
 /**
  * Keeps the inventory: for each file of the manifests folders, a ConfigMap in kube-system with the objects that the file
- * applied. It is written before an object is, so that a killed process leaves no object without an entry. Events about a file
- * are events of its ConfigMap.
+ * applied. It is written before an object is, so that a killed process leaves no object without an entry.
  *
  * An inventory of another installation, which comes with a restored backup, says nothing about the folders of this host:
  * nothing of it is deleted before its file is seen here.

@@ -1,6 +1,6 @@
 /**
  * Reads the objects of a manifest: YAML documents, or one JSON value. Each document is parsed by itself, so that one that is
- * broken hides no other, and with a turn of the event loop in between. The text may be anything.
+ * broken hides no other, and with a turn of the event loop in between.
  */
 import { lineIndexOf } from '../../../api/codec/field-lines.ts';
 import { parseJson } from '../../../api/codec/json.ts';

@@ -1,9 +1,6 @@
 /**
  * Applies the manifests of folders of this host, and removes what leaves them. The folder is the source of truth for the fields
  * that its manifests name: they are applied when a file changes, at the start and every ten minutes.
- *
- * An object is removed only after it has been missing from all files for some seconds, so that a file may be replaced or
- * renamed in any way.
  */
 import { createHash } from 'node:crypto';
 import type { YamlParser } from '../../../api/codec/yaml-thread.ts';

@@ -1,6 +1,6 @@
 /**
  * Reads the resource usage of nodes and their pods from the summaries of the agents. The summary of a node is requested when a
- * client needs it, and cached for a quarter of a minute. A node that does not respond has no usage for that time.
+ * client needs it, and cached for a quarter of a minute.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Origin } from '../../model/rest.ts';
@@ -86,7 +86,7 @@ const itemsOf = (value: unknown): readonly Members[] => (Array.isArray(value) ? 
 
 /**
  * Reads the usage of a node and its pods from an answer of an agent. A pod is omitted while one of its containers has no rate
- * yet, because it has just started. What has another type is omitted as well: one agent must not spoil the list of all nodes.
+ * yet, because it has just started.
  */
 export function parseSummary(answer: unknown): NodeSummary {
   const { node, pods } = membersOf(answer);

@@ -1,6 +1,6 @@
 /**
  * Deletes the content of terminating namespaces, pods first, then everything else that the API serves there, including custom
- * resources. It then removes the `kubernetes` finalizer, after which the namespace is deleted.
+ * resources.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

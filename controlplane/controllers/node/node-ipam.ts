@@ -20,10 +20,7 @@ export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<st
   return undefined;
 }
 
-/**
- * Runs the controller that assigns pod CIDRs to nodes. Without a valid cluster CIDR it does nothing. If a range is used up, the
- * node gets an event and is retried at least once a minute.
- */
+/** Runs the controller that assigns pod CIDRs to nodes. Without a valid cluster CIDR it does nothing. */
 export const runNodeIpam: RunController = (environment, signal) => {
   const { client, informers, options, recorder } = environment;
   const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);

@@ -1,7 +1,4 @@
-/**
- * Detects nodes that stop reporting, updates their conditions and their pods' conditions, and taints them. The taints keep new
- * pods away and evict running ones, no faster than the rate of the zone allows.
- */
+/** Detects nodes that stop reporting, updates their conditions and their pods' conditions, and taints them. */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';

@@ -1,7 +1,6 @@
 /**
  * Removes pods that no other part removes: pods of deleted nodes, terminating pods of nodes that are out of service, finished
- * pods beyond a threshold, and pods that were deleted before they were scheduled. A node must be absent for the quarantine
- * first, since it may register again.
+ * pods beyond a threshold, and pods that were deleted before they were scheduled.
  */
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';

@@ -1,7 +1,4 @@
-/**
- * Implements replica sets and replication controllers: keeps the desired number of active pods. Both share one loop. They
- * differ in their resource and in the form of their selector.
- */
+/** Implements replica sets and replication controllers: keeps the desired number of active pods. */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { fromLabelSelector, selectorOfLabels, type Selector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';

@@ -1,8 +1,5 @@
 /**
  * Keeps the status of quotas: the usage of limited resources, counted from the existing objects. Admission charges new objects.
- * This controller counts when a quota is new or changed, when usage decreased, and periodically.
- *
- * Only resources that a quota limits are watched.
  */
 import type { Informer } from '../../../api/client/informer.ts';
 import type { DeviceClass, Pod, ResourceClaim, ResourceQuota } from '../../../api/kinds/kinds.ts';

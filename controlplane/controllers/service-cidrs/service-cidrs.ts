@@ -1,6 +1,6 @@
 /**
  * Maintains ServiceCIDRs: each has a finalizer that keeps it while services have addresses that are in no other range. The
- * condition `Ready` shows whether addresses are allocated from it. The allocator of the API server reads both.
+ * condition `Ready` shows whether addresses are allocated from it.
  */
 import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../../api/meta/ip-addresses.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';

@@ -3,8 +3,7 @@
  * Serves services without a class and with the class `LOAD_BALANCER_CLASS`. A port of the nodes belongs to one service, the
  * first that requested it.
  *
- * As cloud-controller-manager does, it protects a service by a finalizer. It also marks the service, so that it releases only
- * what it gave itself, also after the controller is disabled or the service has another class.
+ * As cloud-controller-manager does, it protects a service by a finalizer.
  */
 import type { EndpointSlice, Node, Service } from '../../../api/kinds/kinds.ts';
 import { endpointSlices, nodes as nodesResource, services as servicesResource } from '../../../api/client/resources.ts';

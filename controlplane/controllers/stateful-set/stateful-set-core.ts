@@ -102,10 +102,7 @@ export interface PlanInput {
   readonly nowMs: number;
 }
 
-/**
- * The maximum number of pods that one reconciliation creates. Users choose the number of replicas, so the cost of a plan grows
- * only with the number of existing pods.
- */
+/** The maximum number of pods that one reconciliation creates. */
 const MAX_CREATES = 500;
 
 const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;

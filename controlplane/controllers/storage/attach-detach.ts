@@ -1,7 +1,6 @@
 /**
  * Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when the last pod is gone and the node has
- * unmounted them. It creates and deletes VolumeAttachments, which the attacher of the driver follows, and lists the attached
- * volumes in the status of the node.
+ * unmounted them.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';

@@ -1,8 +1,7 @@
 /**
  * Binds claims to volumes: the volume that a claim names, a volume that is reserved for it, or the smallest available one that
- * matches. Claims of classes that wait for a consumer get the volume that the scheduler chose. Volumes are provisioned by
- * external provisioners, which the claims' annotations name. When a claim is deleted, its volume is released, and then
- * retained, recycled, or left to its deleter.
+ * matches. Claims of classes that wait for a consumer get the volume that the scheduler chose. When a claim is deleted, its
+ * volume is released, and then retained, recycled, or left to its deleter.
  *
  * A claim and its volume refer to each other. The volume is written first, so that a bound claim always has a volume.
  */

@@ -2,8 +2,7 @@
  * Serves the resources that CustomResourceDefinitions define: accepts their names, opens a watch cache for each, adds its
  * versions to the catalog, and deletes its objects before the definition is deleted.
  *
- * One worker at a time handles a definition, always from its newest state. The deletion of its objects continues beside the
- * workers. `start/serve.ts` starts it before the server listens.
+ * One worker at a time handles a definition, always from its newest state.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { Logger } from '../../../api/component/logger.ts';

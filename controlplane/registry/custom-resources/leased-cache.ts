@@ -13,8 +13,8 @@ export interface LeasedCache {
 }
 
 /**
- * Wraps a cache. All calls pass through, `close` too, and only watches are tracked. Those that would begin before the revision
- * `since` are refused, because what happened before was not the state of this definition.
+ * Wraps a cache. Watches that would begin before the revision `since` are refused, because what happened before was not the
+ * state of this definition.
  */
 export function leaseCache(cache: WatchCache, since: number): LeasedCache {
   const running = new Map<object, () => void>();

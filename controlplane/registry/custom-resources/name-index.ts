@@ -1,7 +1,5 @@
 /**
- * Finds by name which definitions have a name and which wait for it. So the time to process a definition does not grow with the
- * number of other definitions of its group, and the time to delete one does not grow with the number of those that want its
- * names.
+ * Finds by name which definitions have a name and which wait for it.
  *
  * A name that becomes free wakes one of the definitions that wait for it. If that one does not take the name, it wakes the
  * next.

@@ -1,7 +1,4 @@
-/**
- * Holds the rules that the validation of many kinds shares. Each function validates one field and returns its errors with
- * kube-apiserver's messages. Kinds concatenate them. Paths are complete (`spec.replicas`).
- */
+/** Holds the rules that the validation of many kinds shares. Paths are complete (`spec.replicas`). */
 import { invalid, notSupported, required, tooLong, tooMany, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';

@@ -1,7 +1,4 @@
-/**
- * Decides whether the value at the path of an error is the same in the old object. Results are cached, so that many errors in
- * one list cost one comparison of the list.
- */
+/** Decides whether the value at the path of an error is the same in the old object. */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';

@@ -1,9 +1,4 @@
-/**
- * Sets the defaults of a custom resource. A null where the schema does not allow null counts as absent.
- *
- * Defaults can make a small request large, because each item of a list can get one. The size of a default is checked before it
- * is added to the object.
- */
+/** Sets the defaults of a custom resource. A null where the schema does not allow null counts as absent. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { newRequestEntityTooLarge } from '../../../api/meta/status-error.ts';
 import { cloneJson } from '../../../api/meta/json-equality.ts';

@@ -1,7 +1,4 @@
-/**
- * Finds items of keyed lists by their keys. Each list is indexed once, so that comparing two lists takes time that grows with
- * their length and not with its square. An index lives as long as one validation; the lists must not change meanwhile.
- */
+/** Finds items of keyed lists by their keys. An index lives as long as one validation; the lists must not change meanwhile. */
 import { canonicalJson } from '../../../api/codec/structured-merge/path-element.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';

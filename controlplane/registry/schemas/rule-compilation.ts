@@ -1,7 +1,4 @@
-/**
- * Compiles the CEL rules (`x-kubernetes-validations`) of a schema. They are compiled once for each definition, into a tree with
- * the shape of the schema, so that a write visits only the values that have rules.
- */
+/** Compiles the CEL rules (`x-kubernetes-validations`) of a schema. */
 import { CelCompileError, type CelEnvironment, compile, type Program } from '../../../api/cel/cel.ts';
 import { UNBOUNDED } from '../../../api/cel/cost-range.ts';
 import { optional } from '../../../api/cel/types.ts';

@@ -1,7 +1,6 @@
 /**
  * Limits the cost of a definition's rules. The cost of a rule is its estimated cost for one value times the maximum number of
- * such values in an object. There is a limit for each rule and one for all rules together. A definition that may exceed a limit
- * is refused.
+ * such values in an object.
  */
 import { UNBOUNDED } from '../../../api/cel/cost-range.ts';
 import { type FieldError, forbidden } from '../../../api/meta/field-error.ts';

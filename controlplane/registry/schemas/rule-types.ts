@@ -1,7 +1,4 @@
-/**
- * Maps a schema to the CEL types of its values, with escaped names of members and maximum sizes. A size comes from the schema,
- * or else from the maximum size of a request. The cost of a rule is estimated from the sizes.
- */
+/** Maps a schema to the CEL types of its values, with escaped names of members and maximum sizes. */
 import type { SizeAt } from '../../../api/cel/cost-estimate.ts';
 import { KEYWORDS, RESERVED_WORDS } from '../../../api/cel/reserved-words.ts';
 import {

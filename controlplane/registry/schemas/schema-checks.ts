@@ -1,6 +1,6 @@
 /**
  * Checks a schema for what does not concern its structure: unsupported keywords, contradictory extensions, and the format of
- * rules. `rule-compilation.ts` walks the schema and calls these functions.
+ * rules.
  */
 import {
   type FieldError,

@@ -1,7 +1,7 @@
 /**
  * Validates a custom resource by its schema, with the messages of the OpenAPI library that kube-apiserver uses.
  *
- * Rules in CEL are evaluated afterwards (`rule-validation.ts`). Patterns are matched in linear time.
+ * Rules in CEL are evaluated afterwards (`rule-validation.ts`).
  */
 import type { RE2JS } from 're2js';
 import {

@@ -1,6 +1,6 @@
 /**
  * The interface by which kinds validate CEL expressions: whether an expression compiles, and whether it has the type that its
- * place requires. `expression-environment.ts` implements it.
+ * place requires.
  */
 import { stringifyJson } from '../../../../api/codec/json.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';

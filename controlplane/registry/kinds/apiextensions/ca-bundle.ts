@@ -1,7 +1,4 @@
-/**
- * Checks the CA bundle of a definition's conversion webhook. A webhook with an invalid bundle cannot be called, so such a
- * definition is not established, and an established definition cannot get such a bundle.
- */
+/** Checks the CA bundle of a definition's conversion webhook. */
 import { X509Certificate } from 'node:crypto';
 import { type FieldError, invalid } from '../../../../api/meta/field-error.ts';
 import { readPem } from '../../../../api/pki/pem.ts';

@@ -1,8 +1,4 @@
-/**
- * Defines the parts of a CustomResourceDefinition that the server uses: its type, its conditions, and its versions.
- *
- * The schema of the kind decodes definitions before they are used here.
- */
+/** Defines the parts of a CustomResourceDefinition that the server uses: its type, its conditions, and its versions. */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { JsonSchema } from '../../schemas/json-schema.ts';

@@ -1,7 +1,6 @@
 /**
  * Converts autoscalers between `autoscaling/v1` and the stored version 2. Version 1 knows only the usage of CPU. Annotations
- * carry all other fields of version 2, so that a client that reads and writes an object through version 1 keeps them. The
- * values of these annotations have an older form of the metrics.
+ * carry all other fields of version 2, so that a client that reads and writes an object through version 1 keeps them.
  */
 import { parseExactJson, stringifyJson } from '../../../../api/codec/json.ts';
 import type {

@@ -1,6 +1,6 @@
 /**
  * Validates certificate signing requests: the request itself, usages, signer and conditions, and the changes that an endpoint
- * allows. A stored object may keep those of its errors that kube-apiserver tolerates.
+ * allows.
  */
 import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';

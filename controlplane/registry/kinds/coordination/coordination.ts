@@ -1,7 +1,4 @@
-/**
- * Defines the strategies of leases and lease candidates. These small kinds show the pattern: the type on the wire, functions
- * that return field errors, and a row for each kind.
- */
+/** Defines the strategies of leases and lease candidates. */
 import type { V1LeaseSpec, V1beta1LeaseCandidateSpec } from '@kubernetes/client-node';
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import { type FieldError, forbidden, invalid, notSupported } from '../../../../api/meta/field-error.ts';

@@ -1,7 +1,6 @@
 /**
- * Allocates node ports among several servers. As in kube-apiserver, one object has a bit for each port of the range. It is
- * changed in the transaction of each service whose ports change, so that of two servers that take one port, one is refused.
- * With one server, the stored services are enough, and the object is not written.
+ * Allocates node ports among several servers: as in kube-apiserver, one object has a bit for each port of the range, and is
+ * changed in the transaction of a service that takes or frees ports.
  */
 import { SerialQueue } from '../../../../api/machinery/serial-queue.ts';
 import { encodeObject, parseObject } from '../../../storage/object-bytes.ts';

@@ -1,6 +1,6 @@
 /**
  * Defines the strategy of persistent volumes. The source is immutable, except that a CSI volume may get its first secret for
- * expansion. The capacity and the claim may change.
+ * expansion.
  */
 import path from 'node:path';
 import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';

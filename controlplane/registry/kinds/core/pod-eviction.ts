@@ -1,7 +1,4 @@
-/**
- * Evicts pods: counts the disruption in the budget of the pod, sets a condition on the pod, and deletes it. The registry serves
- * the eviction as the subresource `eviction` of pods.
- */
+/** Evicts pods: counts the disruption in the budget of the pod, sets a condition on the pod, and deletes it. */
 import type { Kind } from '../../../../api/kinds/wire.ts';
 import type { V1Eviction, V1PodDisruptionBudget } from '@kubernetes/client-node';
 import type { Pod } from '../../../../api/kinds/pod-types.ts';

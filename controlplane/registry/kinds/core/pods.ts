@@ -1,7 +1,4 @@
-/**
- * Defines the strategy of pods: the fields that are reset, the deletion, and the subresources. Defaults and validation are
- * shared with the agent (`api/kinds`).
- */
+/** Defines the strategy of pods: the fields that are reset, the deletion, and the subresources. */
 import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
 import { containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';

@@ -1,8 +1,4 @@
-/**
- * Allocates cluster addresses (`service-ranges.ts`) and node ports of services. What stored services have is allocated
- * (`service-claims.ts`), and so is what a running write takes. A reservation ends with its write, because the stored service
- * then counts.
- */
+/** Allocates cluster addresses (`service-ranges.ts`) and node ports of services. */
 import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
 import { newErrorWithoutReason, newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
 import type { Reservation } from '../../strategy.ts';

@@ -1,7 +1,4 @@
-/**
- * Counts the cluster addresses and node ports of the stored services, whichever server wrote them. The services are read on
- * first use and then followed, so that the counts change together with the caches.
- */
+/** Counts the cluster addresses and node ports of the stored services, whichever server wrote them. */
 import { selectionOf } from '../../../storage/selection.ts';
 import type { StoredValue, VersionChange } from '../../../storage/resource-versions.ts';
 import type { StoredResource } from '../../store.ts';

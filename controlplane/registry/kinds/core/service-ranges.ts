@@ -1,7 +1,7 @@
 /**
  * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating. The
  * range of the flags is used until its object exists. An address is allocated if an IPAddress object, a stored service or a
- * running write has it. A write of another server is noticed when the IPAddress is created with the service (`occupied`).
+ * running write has it.
  */
 import {
   canonicalIp,

@@ -1,7 +1,6 @@
 /**
  * Defines the strategies of roles and bindings. Their names may contain colons and capital letters, and the role of a binding
- * is immutable. Admission (`rbac-escalation.ts`) decides who may write them, and a controller aggregates the rules of
- * aggregated roles.
+ * is immutable.
  */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';

@@ -46,10 +46,7 @@ type StorageClass = Kind<
   Pick<V1StorageClass, 'provisioner' | 'parameters' | 'reclaimPolicy' | 'volumeBindingMode' | 'allowedTopologies'>
 >;
 
-/**
- * The number of errors from which on a repeated term is reported once only. Otherwise the number of errors would grow with the
- * square of the number of terms.
- */
+/** The number of errors from which on a repeated term is reported once only. */
 const MAX_REPEATED = 1000;
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
