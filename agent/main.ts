@@ -118,14 +118,14 @@ async function start(
   if (ownsProcess) await demands.setKernelParameters();
   await recordHost(base, connected);
   const registries = createRegistries(clock, AGENT_VERSION);
-  const runtime = instrumentRuntime(connected, registries.own, clock);
+  const runtime = instrumentRuntime(connected, registries.agent, clock);
   if (flags.imagesDir !== '') await loadPreloadedImages(resolve(flags.imagesDir), runtime, rootDirectory, logger);
   const api = await connectApi({
     ...base,
     version: AGENT_VERSION,
     certificateDirectory: resolve(flags.certDir),
     random: Math.random,
-    observe: clientMetrics(registries.own),
+    observe: clientMetrics(registries.agent),
     certificates: registries.certificates.client,
   });
   if (api !== undefined) lifecycle.add(api);
@@ -137,7 +137,7 @@ async function start(
     port: agent.server.port,
     pods: agent.host,
     status: agent.status,
-    metrics: registries.own,
+    metrics: registries.agent,
     done: done.promise,
     stopPods: () => agent.shutdown.stopPods(),
     close: (how) => lifecycle.close(how),

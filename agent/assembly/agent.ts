@@ -102,7 +102,7 @@ export async function assembleAgent(base: Base, outside: Outside, lifecycle: Lif
     submitted,
     statistics: resourceParts.usage.statistics,
     explainEviction: (supposed) => eviction.explain(supposed),
-    observe: createHttpObserver(registries.own, base.clock),
+    observe: createHttpObserver(registries.agent, base.clock),
     registries,
     onServingKeyChange: () => node.changed(),
     config: () => configz(base.effective, detected),
@@ -144,7 +144,7 @@ async function createNodeParts(
 ): Promise<NodeParts> {
   const settings = evictionSettings(base.flags);
   const events = createEvents(base, api?.events);
-  const onStep = nodeStartMetrics(registries.own, base.clock);
+  const onStep = nodeStartMetrics(registries.agent, base.clock);
   const checkpoints = createCheckpoints(base, api?.client);
   const node = createNode(base, {
     ...{ version, runtime, client: api?.heartbeats, settings, events, onStep },
@@ -175,7 +175,7 @@ function createStateParts(
     nodeSynced: () => node.synced(),
   });
   const podConfig = createPodConfig({ sources, clock: base.clock, logger: base.logger });
-  const metrics = podMetrics(registries.own, base.clock);
+  const metrics = podMetrics(registries.agent, base.clock);
   const state = createPodState(base, { client, podConfig, onStatusSent: (tookMs) => metrics.statusSent(tookMs) });
   return { podConfig, submitted, statics, state, podMetrics: metrics };
 }
@@ -197,7 +197,7 @@ async function createResourceParts(
   const { runtime, api, registries, settings, events, node, podClient, statics } = parts;
   const { table, workers } = parts.state;
   const client = api?.client;
-  const metrics = registries.own;
+  const metrics = registries.agent;
   const wake = (uids: Iterable<string>): void => {
     for (const uid of uids) workers.wake(uid);
   };
@@ -305,7 +305,7 @@ async function createPodParts(
   const { desired, table, workers } = state;
   const client = api?.client;
   const services = lifecycle.add(
-    await clusterServices(base, { client, checkpoints: checkpoints?.pods, node, metrics: registries.own }),
+    await clusterServices(base, { client, checkpoints: checkpoints?.pods, node, metrics: registries.agent }),
   );
   const policies = lifecycle.add(
     createNetworkPolicies(base, {
@@ -326,7 +326,7 @@ async function createPodParts(
   const killer = createPodKiller({ workers, events, clock });
   const shutdown = lifecycle.add(
     createNodeShutdown(base, {
-      registry: registries.own,
+      registry: registries.agent,
       killer,
       activePods: () => table.active(),
       nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message, 'Normal'),
@@ -342,13 +342,13 @@ async function createPodParts(
   );
   const eviction = lifecycle.add(
     createEviction(base, {
-      ...{ settings, pressure, metrics: registries.own, usage, table, killer, events, node },
+      ...{ settings, pressure, metrics: registries.agent, usage, table, killer, events, node },
       housekeeping: pods.housekeeping,
       imageGc: images.gc,
     }),
   );
   const { manager } = volumes;
-  registerPodMetrics(base, { metrics: registries.own, usage, table, desired, workers, volumes: manager });
+  registerPodMetrics(base, { metrics: registries.agent, usage, table, desired, workers, volumes: manager });
   passPodCidrs({
     node,
     runtime,

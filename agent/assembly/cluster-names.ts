@@ -58,7 +58,7 @@ export async function clusterNames(
     if (isFollowing || !isConfigured(service)) return;
     isFollowing = true;
     followConfig(informers, logger, (data) => {
-      config = forwardConfig(data, { domain, own: nameServers() });
+      config = forwardConfig(data, { domain, nameServers: nameServers() });
       cache.clear();
       return config;
     });

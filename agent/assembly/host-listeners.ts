@@ -8,9 +8,8 @@ import { hostPorts } from '../pods/workers/node-fit.ts';
 import type { ClusterServices } from './cluster-services.ts';
 
 /**
- * Returns a function that lists the ports on which processes of this host listen. It leaves out the host ports of `pods`, the
- * pods of this node. The list is empty if the ports cannot be read, and in clusters whose nodes do not serve names, because
- * only nodes of an orchlet cluster read the ports of others.
+ * Returns a function that lists the ports on which processes of this host listen, without the host ports of `pods`. The
+ * list is empty if the ports cannot be read, and in clusters whose nodes do not serve names.
  */
 export function hostListeners(
   services: Pick<ClusterServices, 'ownNameServers'>,

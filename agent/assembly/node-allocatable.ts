@@ -43,9 +43,9 @@ export function enforceAllocatable(
     reported.add(message);
   };
   const reportReserved = (kind: 'Kube' | 'System', cgroup: string, isThere: boolean): void => {
-    const done = `Updated limits on ${kind.toLowerCase()} reserved cgroup ${cgroup}`;
+    const updated = `Updated limits on ${kind.toLowerCase()} reserved cgroup ${cgroup}`;
     const failed = `Failed to enforce ${kind} Reserved Cgroup Limits on "${cgroup}": "${cgroup}" cgroup does not exist`;
-    if (isThere) report('NodeAllocatableEnforced', done, 'Normal');
+    if (isThere) report('NodeAllocatableEnforced', updated, 'Normal');
     else report('FailedNodeAllocatableEnforcement', failed, 'Warning');
   };
   const enforcePods = async (): Promise<void> => {
@@ -59,12 +59,12 @@ export function enforceAllocatable(
       ['System', 'system-reserved', flags.systemReservedCgroup, flags.systemReserved],
     ] as const) {
       if (cgroup === '') continue;
-      const all = reservationLimits(amounts);
+      const reservedLimits = reservationLimits(amounts);
       // The CPU alone is compressible: a process with less of it runs slower, but is not killed. 0 leaves a limit unchanged.
       const enforced = isEnforced(name)
-        ? all
+        ? reservedLimits
         : isEnforced(`${name}-compressible`)
-          ? { ...all, memoryBytes: 0, pids: 0 }
+          ? { ...reservedLimits, memoryBytes: 0, pids: 0 }
           : undefined;
       if (enforced !== undefined) reportReserved(kind, cgroup, await cgroups.enforce(cgroup, enforced));
     }

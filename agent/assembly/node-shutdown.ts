@@ -8,9 +8,7 @@ import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
 import type { PodKiller } from '../pods/workers/kill-pod.ts';
 import type { Base } from './base.ts';
 
-/**
- * The file in the root directory with the state of a graceful shutdown. `orchlet stop --pods` waits until it has an end time.
- */
+/** The file in the root directory with the state of a graceful shutdown. */
 export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
 interface ShutdownParts {

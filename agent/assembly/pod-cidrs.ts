@@ -1,7 +1,4 @@
-/**
- * Passes the node's pod CIDRs to the container runtime when the Node object in the API server has new ones. A runtime that
- * rejects them is called again until it accepts.
- */
+/** Passes the node's pod CIDRs to the container runtime. */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
@@ -23,10 +20,7 @@ interface PodCidrsOptions {
 
 const RETRY = { firstMs: 500, longestMs: 30_000 };
 
-/**
- * Passes the pod CIDRs of the node to the runtime until `signal` aborts. `onAccepted` is called after each change that the
- * runtime has accepted.
- */
+/** Passes the pod CIDRs of the node to the runtime until `signal` aborts. */
 export function passPodCidrs({ node, runtime, mtu, onAccepted, clock, logger, signal }: PodCidrsOptions): void {
   let assigned: readonly string[] = [];
   let accepted = assigned;

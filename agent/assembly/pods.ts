@@ -111,7 +111,7 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
     onRejected: ({ metadata }, reason) => deps.metrics.startups.rejected(metadata.uid, reason),
   });
   const pleg = new Pleg({
-    ...relistMetrics(registries.own, clock),
+    ...relistMetrics(registries.agent, clock),
     runtime,
     clock,
     logger,
@@ -120,7 +120,7 @@ export async function createPods(base: Base, deps: PodsDeps): Promise<Pods> {
   const syncLoop = createSyncLoop(base, deps, { sync, mirrors, allocations });
   const housekeeping = createHousekeeping(base, deps, { kubeRuntime, probes, allocations, syncLoop });
   const syncer = measuredSyncer(sync, {
-    ...{ metrics: registries.own, clock, startups: deps.metrics.startups },
+    ...{ metrics: registries.agent, clock, startups: deps.metrics.startups },
     status: (uid) => statuses.get(uid),
   });
   return {
@@ -183,9 +183,9 @@ async function createKubeRuntime(
     probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
     backOff: restartBackOff(base),
     containerLogsDirectory: containerLogsDirectory(base),
-    observeHook: hookMetrics(registries.own),
-    starts: startMetrics(registries.own),
-    onImageVolumes: imageVolumeMetrics(registries.own),
+    observeHook: hookMetrics(registries.agent),
+    starts: startMetrics(registries.agent),
+    onImageVolumes: imageVolumeMetrics(registries.agent),
     config: {
       settings: {
         rootDirectory,
@@ -227,7 +227,7 @@ function createAllocations(
     mayUseSwap: (pod) => mayUseSwap(pod, resources.containerResources().swap?.behavior),
     cpuManagerPolicy: flags.cpuManagerPolicy,
     memoryManagerPolicy: flags.memoryManagerPolicy,
-    observe: resizeMetrics(registries.own),
+    observe: resizeMetrics(registries.agent),
     onRoom: (deferred) => deferred.forEach((uid) => workers.wake(uid)),
   });
 }
@@ -260,7 +260,7 @@ function createSyncLoop(
     ...steps,
     startups: metrics.startups,
     resources: resources.managers,
-    preemption: createPreemption({ workers, killer, events, logger, onPreempted: preemptionMetrics(registries.own) }),
+    preemption: createPreemption({ workers, killer, events, logger, onPreempted: preemptionMetrics(registries.agent) }),
     admission: createPodAdmission({
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,
@@ -303,7 +303,7 @@ function createHousekeeping(
       minAgeMs: flags.minimumContainerTtlDuration,
     },
     nodeEvent: (reason, message) => events.nodeEvent(node.node(), reason, message),
-    observe: podEventMetrics(registries.own),
+    observe: podEventMetrics(registries.agent),
   });
 }
 

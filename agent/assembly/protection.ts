@@ -83,14 +83,14 @@ export async function createUsage(base: Base, deps: UsageDeps): Promise<Usage> {
     volumes: deps.volumes,
     pods,
     periodMs: flags.volumeStatsAggPeriod,
-    onVolume: volumeMeasureMetrics(registries.own),
+    onVolume: volumeMeasureMetrics(registries.agent),
   });
   const statistics = createStatistics({
     nodeName,
     usage: collector,
     system: new SystemContainers({ reader, clock, runtimeCgroup: flags.runtimeCgroups }),
     storage,
-    metrics: registries.own,
+    metrics: registries.agent,
     probeMetrics: registries.probes.registry,
     pods,
     logger,

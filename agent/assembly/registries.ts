@@ -10,7 +10,7 @@ import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/p
 
 /** The registries and the observers that fill them, in the form in which the parts take them. */
 export interface AgentRegistries {
-  readonly own: MetricsRegistry;
+  readonly agent: MetricsRegistry;
   readonly probes: ProbeMetrics;
   readonly certificates: CertificateObservers;
   readonly access: AccessObserver;
@@ -19,16 +19,16 @@ export interface AgentRegistries {
 
 /** Creates the metrics registries of the agent. `version` is the kubelet's, such as `v1.36.2`. */
 export function createRegistries(clock: Clock, version: string): AgentRegistries {
-  const own = new MetricsRegistry();
-  registerBuildInfo(own, {
+  const metrics = new MetricsRegistry();
+  registerBuildInfo(metrics, {
     gitVersion: version,
     platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
   });
   return {
-    own,
+    agent: metrics,
     probes: createProbeMetrics(clock.now()),
-    certificates: certificateMetrics(own, clock),
-    access: accessMetrics(own),
-    observeQueue: queueMetrics(own, clock),
+    certificates: certificateMetrics(metrics, clock),
+    access: accessMetrics(metrics),
+    observeQueue: queueMetrics(metrics, clock),
   };
 }

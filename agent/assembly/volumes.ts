@@ -54,10 +54,7 @@ interface VolumeParts {
   readonly onObjectsChange: (podUids: ReadonlySet<string>) => void;
 }
 
-/**
- * Creates the volume manager and the parts behind it. Resolves when the state of CSI volumes has been read from the
- * directories of CSI below the root directory.
- */
+/** Creates the volume manager and the parts behind it. Resolves when the state of CSI volumes has been read. */
 export async function createVolumes(base: Base, parts: VolumeParts): Promise<AgentVolumes> {
   const { clock, logger, rootDirectory, nodeName } = base;
   const { client, podClient } = parts;

@@ -1,7 +1,4 @@
-/**
- * Reads on which ports processes of this host listen, apart from loopback. The node publishes them, so that no service of
- * type LoadBalancer takes them.
- */
+/** Reads on which ports processes of this host listen, apart from loopback. */
 import { open, readFile } from 'node:fs/promises';
 
 /** The states of sockets in the tables of the kernel that listen: `LISTEN` of TCP, and UDP without a peer. */

@@ -21,7 +21,7 @@ interface KernelParameterRecord {
   readonly set: string;
 }
 
-/** The places of records and parameters; tests have others. */
+/** The directories of records and parameters. */
 export interface KernelParameterPlaces {
   readonly records?: string;
   readonly parameters?: string;

@@ -49,8 +49,8 @@ export async function loadServers({ configured, directory, clock, logger }: Know
 }
 
 /**
- * Reads the addresses of the API servers periodically until the signal aborts. If they have changed, replaces the list of
- * `servers` by the configured servers and these, and stores them.
+ * Reads the addresses of the API servers periodically until the signal aborts, and keeps `servers` and the stored list up
+ * to date.
  */
 export async function followServers(
   { configured, directory, clock, logger }: KnownServersOptions,

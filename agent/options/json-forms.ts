@@ -28,8 +28,8 @@ function readList<T>(
   return { value };
 }
 
-function onlyKnown(members: Members, known: readonly string[]): boolean {
-  return Object.keys(members).every((name) => known.includes(name));
+function onlyKnown(members: Members, names: readonly string[]): boolean {
+  return Object.keys(members).every((name) => names.includes(name));
 }
 
 /** `map[string]bool` in the file, and `Gate=true` as a flag. */

@@ -1,7 +1,6 @@
 /**
- * Limits how long a list of all containers waits for the status of one container. If a status takes longer than that,
- * the list shows the container with the data of its list entry. A container that hangs therefore delays its own pod
- * only, and the node stays healthy.
+ * Limits how long a list of all containers waits for the status of one container. If a status takes longer than that, the
+ * list shows the container with the data of its list entry.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 

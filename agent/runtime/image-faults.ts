@@ -1,7 +1,6 @@
 /**
- * Bounds what an image states about itself. Runtimes accept images whose configuration has hundreds of megabytes, and return
- * parts of it with every list of images and containers: one such image would keep an agent from its work. Both runtimes
- * remove a pulled image that has a fault.
+ * Bounds what an image states about itself. Runtimes accept images whose configuration has hundreds of megabytes, and
+ * return parts of it with every list of images and containers: one such image would keep an agent from its work.
  */
 import { RuntimeError } from './runtime.ts';
 

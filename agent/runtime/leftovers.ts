@@ -35,8 +35,8 @@ interface RuntimeEndpoints {
 
 /** Returns the endpoints to search: the named ones, and usual sockets that exist. */
 export function endpointsToSearch({ docker, cri }: RuntimeEndpoints): RuntimeEndpoints[] {
-  const known = KNOWN_CRI_SOCKETS.filter((path) => existsSync(path)).map((path) => `unix://${path}`);
-  const cris = [...new Set([...(cri === '' ? [] : [cri]), ...known])];
+  const existing = KNOWN_CRI_SOCKETS.filter((path) => existsSync(path)).map((path) => `unix://${path}`);
+  const cris = [...new Set([...(cri === '' ? [] : [cri]), ...existing])];
   const usual = `unix://${DOCKER_SOCKET}`;
   const dockers = [...new Set([...(docker === '' ? [] : [docker]), usual])].filter(
     (endpoint) => endpoint !== usual || existsSync(DOCKER_SOCKET),
@@ -52,11 +52,11 @@ export async function criLeftovers(endpoint: string, { instance, podUids }: Left
   const client = await connectCri({ runtime: endpoint, images: '', timeoutMs: TIMEOUT_MS });
   try {
     const { items } = await client.call('listPodSandbox', { filter: {} }, { timeoutMs: LIST_TIMEOUT_MS });
-    const own = items.filter(({ labels, metadata }) => {
+    const ownSandboxes = items.filter(({ labels, metadata }) => {
       const owner = labels[LABEL_INSTANCE];
       return owner === undefined ? podUids.has(metadata?.uid ?? '') : owner === instance;
     });
-    return own.map(({ id, metadata }) => ({
+    return ownSandboxes.map(({ id, metadata }) => ({
       text: `pod ${metadata?.namespace ?? ''}/${metadata?.name ?? ''} in ${endpoint}`,
       ...(metadata === null ? {} : { podUid: metadata.uid }),
       remove: () => removeSandbox(endpoint, id),

@@ -1,7 +1,6 @@
 /**
  * Serves `POST /checkpoint/<namespace>/<pod>/<container>`. The runtime writes the container's state to an archive below the
- * root directory, and the response names the archive. Responds 404 for an unknown pod or container and for a timeout that is
- * not a number, and 500 if the container does not run, the timeout is negative, or the runtime fails or does not support it.
+ * root directory, and the response names the archive.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

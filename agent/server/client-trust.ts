@@ -58,10 +58,10 @@ export class ClientTrust {
     return isTrusted;
   }
 
-  #verify(shown: X509Certificate | undefined, roots: readonly Certificate[]): boolean {
-    if (shown === undefined) return true;
+  #verify(certificate: X509Certificate | undefined, roots: readonly Certificate[]): boolean {
+    if (certificate === undefined) return true;
     const chain: X509Certificate[] = [];
-    for (let next: X509Certificate | undefined = shown; next !== undefined; next = next.issuerCertificate) {
+    for (let next: X509Certificate | undefined = certificate; next !== undefined; next = next.issuerCertificate) {
       if (chain.length > MAX_INTERMEDIATES || chain.some(({ raw }) => next?.raw.equals(raw))) break;
       chain.push(next);
     }

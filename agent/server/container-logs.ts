@@ -82,17 +82,17 @@ async function serveLogs(
     throw newBadRequest(
       `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`,
     );
-  const gone = new AbortController();
+  const clientGone = new AbortController();
   const { raw } = reply;
-  raw.on('close', () => gone.abort(new Error('the client is gone')));
+  raw.on('close', () => clientGone.abort(new Error('the client is gone')));
   raw.setHeader('Content-Type', TEXT_TYPE);
   raw.setHeader('Transfer-Encoding', 'chunked');
   try {
-    await host.logs({ namespace, pod, container }, options, raw, gone.signal);
+    await host.logs({ namespace, pod, container }, options, raw, clientGone.signal);
     reply.hijack();
     raw.end();
   } catch (error) {
-    if (gone.signal.aborted || raw.headersSent) {
+    if (clientGone.signal.aborted || raw.headersSent) {
       reply.hijack();
       raw.destroy();
       return;

@@ -131,9 +131,9 @@ function serveServices(
   reply: FastifyReply,
 ): FastifyReply {
   const out = new PassThrough();
-  const gone = new AbortController();
-  reply.raw.once('close', () => gone.abort());
-  const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(QUERY_TIMEOUT_MS)]);
+  const clientGone = new AbortController();
+  reply.raw.once('close', () => clientGone.abort());
+  const signal = AbortSignal.any([clientGone.signal, AbortSignal.timeout(QUERY_TIMEOUT_MS)]);
   void copyServices(query, options, out, signal)
     .catch((error: unknown) => void out.write(`\nerror getting log: ${String(error)}\n`))
     .finally(() => out.end());

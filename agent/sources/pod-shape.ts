@@ -1,6 +1,6 @@
 /**
  * Gives pods of all sources the shape that the agent relies on, because neither servers nor files are trusted to send valid
- * pods. `pod-config.ts` calls it once for each pod before anything else reads the pod.
+ * pods.
  */
 import { pods } from '../../api/client/resources.ts';
 import { errorMessage } from '../../api/meta/error-message.ts';

@@ -1,4 +1,4 @@
-/** Defines a source of pods. It reports its full set with each change, and `pod-config.ts` computes the differences. */
+/** Defines a source of pods. */
 import type { Pod } from '../base/model/pod.ts';
 
 /** The name in the annotation `kubernetes.io/config.source`; submitted pods have a source of their own. */

@@ -37,10 +37,10 @@ export function isStaticObject(value: unknown): boolean {
 
 /** Reads a ConfigMap or Secret of the folder of static pods. Throws an error that names the fault. */
 export function readStaticObject(value: unknown): StaticObject {
-  const given = value as { readonly apiVersion?: unknown; readonly kind: 'ConfigMap' | 'Secret' };
-  if ((given.apiVersion ?? 'v1') !== 'v1') throw new PlainError(`a ${given.kind} has the apiVersion v1`);
-  const struct = loadSchema().kind('', 'v1', given.kind);
-  if (struct === undefined) throw new Error(`the schema has no ${given.kind}`);
+  const document = value as { readonly apiVersion?: unknown; readonly kind: 'ConfigMap' | 'Secret' };
+  if ((document.apiVersion ?? 'v1') !== 'v1') throw new PlainError(`a ${document.kind} has the apiVersion v1`);
+  const struct = loadSchema().kind('', 'v1', document.kind);
+  if (struct === undefined) throw new Error(`the schema has no ${document.kind}`);
   const decoded = decodeStruct(struct, value).value as unknown as KubeObject & {
     readonly data?: Readonly<Record<string, string>>;
     readonly binaryData?: Readonly<Record<string, string>>;
@@ -60,11 +60,11 @@ export function readStaticObject(value: unknown): StaticObject {
     ...Object.keys(values).flatMap((key) => configKeyErrors(key).map((fault) => `data: ${quoteText(key)}: ${fault}`)),
   ];
   const [first] = faults;
-  if (first !== undefined) throw new PlainError(`invalid ${given.kind}: ${first}`);
+  if (first !== undefined) throw new PlainError(`invalid ${document.kind}: ${first}`);
   const sizeOf = (contents: Readonly<Record<string, string>> = {}, encoding: 'utf8' | 'base64' = 'base64'): number =>
     Object.values(contents).reduce((sum, content) => sum + Buffer.byteLength(content, encoding), 0);
-  const size = sizeOf(data, given.kind === 'Secret' ? 'base64' : 'utf8') + sizeOf(decoded.binaryData);
-  if (size > MAX_BYTES) throw new PlainError(`invalid ${given.kind}: ${name} has more than ${MAX_BYTES} bytes`);
+  const size = sizeOf(data, document.kind === 'Secret' ? 'base64' : 'utf8') + sizeOf(decoded.binaryData);
+  if (size > MAX_BYTES) throw new PlainError(`invalid ${document.kind}: ${name} has more than ${MAX_BYTES} bytes`);
   const digest = createHash('sha256')
     .update(JSON.stringify([data, decoded.binaryData]))
     .digest('hex')
@@ -72,7 +72,7 @@ export function readStaticObject(value: unknown): StaticObject {
   const { stringData: _text, ...fields } = decoded;
   const metadata = { ...decoded.metadata, name, namespace, uid: digest, resourceVersion: digest };
   const object = { ...fields, metadata, data } as KubeObject;
-  return { key: staticObjectKey(given.kind, namespace, name), object };
+  return { key: staticObjectKey(document.kind, namespace, name), object };
 }
 
 /** Owns the objects of the folder. Listeners are called synchronously. */
@@ -94,8 +94,8 @@ export class StaticObjects {
     const next = new Map(objects.slice(0, MAX_OBJECTS).map(({ key, object }) => [key, object]));
     const version = (map: ReadonlyMap<StaticObjectKey, KubeObject>, key: StaticObjectKey): string | undefined =>
       map.get(key)?.metadata.resourceVersion;
-    const all = new Set([...next.keys(), ...this.#objects.keys()]).values();
-    const changed = new Set(all.filter((key) => version(next, key) !== version(this.#objects, key)));
+    const keys = new Set([...next.keys(), ...this.#objects.keys()]).values();
+    const changed = new Set(keys.filter((key) => version(next, key) !== version(this.#objects, key)));
     this.#objects = next;
     if (changed.size > 0) for (const listener of this.#listeners) listener(changed);
     return objects.slice(MAX_OBJECTS).map(({ key }) => key);

@@ -26,7 +26,7 @@ interface UrlSourceOptions {
   readonly logger: Logger;
   readonly yaml: YamlParser;
   readonly reader: PodReader;
-  /** Replaces the dialer in tests. */
+  /** Replaces the dialer. */
   readonly dialer?: Pick<Dialer, 'request'>;
 }
 

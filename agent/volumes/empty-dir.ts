@@ -62,8 +62,8 @@ export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, alloc
 
 /** Returns the pod's limit, else the sum of its containers' limits if each has one, else 0. */
 function podMemoryLimit(pod: Pod): number {
-  const own = pod.spec.resources?.limits?.['memory'];
-  if (own !== undefined) return bytesOf(own);
+  const podLimit = pod.spec.resources?.limits?.['memory'];
+  if (podLimit !== undefined) return bytesOf(podLimit);
   const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
   if (containers.some((container) => limitsOf(container)['memory'] === undefined)) return 0;
   return bytesOf(podResources(pod, limitsOf)['memory'] ?? '0');

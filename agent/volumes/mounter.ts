@@ -70,8 +70,8 @@ function run(command: string, args: readonly string[]): Promise<void> {
       else {
         const doing = command === 'mount' ? 'Mounting' : 'Unmounting';
         // The kubelet passes and shows no `--`.
-        const shown = args.filter((argument) => argument !== '--').join(' ');
-        const attempt = `${doing} command: ${command}\n${doing} arguments: ${shown}`;
+        const commandLine = args.filter((argument) => argument !== '--').join(' ');
+        const attempt = `${doing} command: ${command}\n${doing} arguments: ${commandLine}`;
         reject(new Error(`${command} failed: exit status ${code}\n${attempt}\nOutput: ${stderr}`));
       }
     });

@@ -14,9 +14,9 @@ export function nestedMountPoints(pod: Pod, volumeName: string, payload: Payload
     ...pod.spec.containers,
     ...(pod.spec.ephemeralContainers ?? []),
   ];
-  const own = new Set([...payload.keys()].map((path) => path.split('/')[0]));
+  const ownNames = new Set([...payload.keys()].map((path) => path.split('/')[0]));
   const found = new Set(containers.flatMap((container) => nestedIn(container, volumeName)));
-  return [...found].filter((path) => !own.has(path.split('/')[0]));
+  return [...found].filter((path) => !ownNames.has(path.split('/')[0]));
 }
 
 function nestedIn(container: Container, volumeName: string): readonly string[] {
@@ -44,11 +44,11 @@ export async function makeNestedMountPoints(volume: Directory, paths: readonly s
   for (const path of paths) await makeBelow(volume, path.split('/'));
 }
 
-async function makeBelow(directory: Directory, [name = '', ...rest]: readonly string[]): Promise<void> {
-  const inner = await directory.make(name, 0o755);
+async function makeBelow(directory: Directory, [name = '', ...inner]: readonly string[]): Promise<void> {
+  const child = await directory.make(name, 0o755);
   try {
-    if (rest.length > 0) await makeBelow(inner, rest);
+    if (inner.length > 0) await makeBelow(child, inner);
   } finally {
-    await inner.close();
+    await child.close();
   }
 }

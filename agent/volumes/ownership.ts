@@ -10,9 +10,8 @@ import { WaitingNames } from '../base/files/waiting-names.ts';
 interface OwnershipOptions {
   readonly gid: number;
   readonly readonly: boolean;
-  /** `OnRootMismatch` skips the tree if its root has the right owner and mode. */
   readonly policy: 'Always' | 'OnRootMismatch';
-  /** The maximum size of the names of directories that wait, which tests lower. */
+  /** The maximum size of the names of directories that wait. */
   readonly maxNamesBytes?: number;
 }
 

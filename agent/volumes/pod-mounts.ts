@@ -1,7 +1,4 @@
-/**
- * Mounts and unmounts what pods need. `ensure` reads the table of the kernel only for targets that this agent has not found
- * mounted yet.
- */
+/** Mounts and unmounts what pods need. */
 import { rm, rmdir } from 'node:fs/promises';
 import type { Mounter } from './mounter.ts';
 
@@ -59,7 +56,7 @@ export class PodMounts {
   /** Unmounts everything below, the innermost first. Throws if a mount stays, because files must not be removed through it. */
   async takeDownAll(directory: string): Promise<void> {
     for (const point of (await this.#mountPointsBelow(directory)).toReversed()) await this.takeDown(point);
-    const left = await this.#mountPointsBelow(directory);
-    if (left.length > 0) throw new Error(`still mounted: ${left.join(', ')}`);
+    const remaining = await this.#mountPointsBelow(directory);
+    if (remaining.length > 0) throw new Error(`still mounted: ${remaining.join(', ')}`);
   }
 }

@@ -118,7 +118,7 @@ export class WatchedObjects implements ReferencedObjects {
     }
   }
 
-  /** Lists and watches the object until no pod needs it or it is immutable. Logs failures, and tries again. */
+  /** Lists and watches the object until no pod needs it or it is immutable. */
   async #follow(watched: Watched): Promise<void> {
     const { resource, namespace, name, stop } = watched;
     const fieldSelector = `metadata.name=${name}`;
@@ -169,12 +169,12 @@ export class WatchedObjects implements ReferencedObjects {
   }
 }
 
-/** Whether the object is immutable, so that it need not be read again while a pod uses it. */
+/** Whether the object can no longer change. */
 function isImmutable(object: KubeObject | undefined): boolean {
   return object?.['immutable'] === true;
 }
 
-/** Has no objects. */
+/** Referenced objects of which none exists. */
 export const noReferencedObjects: ReferencedObjects = {
   registerPod: () => undefined,
   unregisterPod: () => undefined,

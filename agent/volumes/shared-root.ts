@@ -1,16 +1,15 @@
 /**
- * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one: where
- * it is not on a shared mount, it is bound to itself. The mount stays where pods run on after the agent has stopped. Where pods
- * stop with the agent, as with `orchlet up`, the agent removes the mount. `orchlet reset` removes it too.
+ * Makes the agent's root directory a shared mount, as the kubelet does, because volumes with `mountPropagation` need one:
+ * where it is not on a shared mount, it is bound to itself.
  */
 import { dirname } from 'node:path';
 import { mountOf, type MountPoint } from '../host/mount-table.ts';
 import type { Mounter } from './mounter.ts';
 
 /**
- * Makes mounts below a directory visible in all mount namespaces that share it. `path` is the real path, because the table of
- * the kernel has no links. Rejects if the mount fails. Also rejects if something is mounted below the directory already, which
- * the new mount would hide: a restart of the host lets a later start of the agent make it.
+ * Makes mounts below a directory visible in all mount namespaces that share it. `path` is the real path, because the table
+ * of the kernel has no links. Rejects if the mount fails, and if something is mounted below the directory already, which
+ * the new mount would hide.
  */
 export async function shareRoot(path: string, mounter: Pick<Mounter, 'list' | 'mount'>): Promise<void> {
   const points = await mounter.list();
@@ -32,6 +31,6 @@ export async function unshareRoot(path: string, mounter: Pick<Mounter, 'list' | 
 
 /** Whether the directory is a mount of its own filesystem on itself. A disk that is mounted there is not. */
 export function isBoundToItself(path: string, points: readonly MountPoint[]): boolean {
-  const own = points.findLast((point) => point.path === path);
-  return own !== undefined && own.device === mountOf(points, dirname(path))?.device;
+  const mount = points.findLast((point) => point.path === path);
+  return mount !== undefined && mount.device === mountOf(points, dirname(path))?.device;
 }

@@ -62,18 +62,18 @@ const MAX_LINKS = 255;
  */
 async function resolveInside(root: string, subPath: string): Promise<readonly string[]> {
   let pending = subPath.split('/').filter((part) => part !== '' && part !== '.');
-  const done: string[] = [];
+  const resolved: string[] = [];
   let links = 0;
   while (pending.length > 0) {
     const part = pending.shift() ?? '';
     if (part === '..') {
-      if (done.length === 0) throw new Error(`subPath ${quoteText(subPath)} leads out of its volume`);
-      done.pop();
+      if (resolved.length === 0) throw new Error(`subPath ${quoteText(subPath)} leads out of its volume`);
+      resolved.pop();
       continue;
     }
-    const link = await linkOf(join(root, ...done), part);
+    const link = await linkOf(join(root, ...resolved), part);
     if (link === undefined) {
-      done.push(part);
+      resolved.push(part);
       continue;
     }
     links += 1;
@@ -82,13 +82,13 @@ async function resolveInside(root: string, subPath: string): Promise<readonly st
       const inside = posix.relative(root, link);
       if (inside === '..' || inside.startsWith('../'))
         throw new Error(`subPath ${quoteText(subPath)} is a link out of its volume`);
-      done.length = 0;
+      resolved.length = 0;
       pending = [...inside.split('/').filter((piece) => piece !== ''), ...pending];
     } else {
       pending = [...link.split('/').filter((piece) => piece !== '' && piece !== '.'), ...pending];
     }
   }
-  return done;
+  return resolved;
 }
 
 /** Returns the target of a link. Returns `undefined` if nothing or no link has the name, or if it cannot be read. */
@@ -113,9 +113,9 @@ async function openInside(volumePath: string, subPath: string): Promise<FileHand
     if (last === undefined) return await directory.pin();
     const found = await directory.pin(last).catch(ifMissing);
     if (found === undefined) {
-      const made = await directory.make(last, mode);
+      const created = await directory.make(last, mode);
       await directory.close();
-      directory = made;
+      directory = created;
       return await directory.pin();
     }
     if (!(await found.stat()).isSymbolicLink()) return found;

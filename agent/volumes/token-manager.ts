@@ -1,5 +1,5 @@
 /**
- * Gets the service-account tokens of pods. A token is requested once, kept in memory and renewed after four fifths of its
+ * Gets the service-account tokens of pods. A token is requested once, cached in memory and renewed after four fifths of its
  * lifetime, at the latest after a day. A valid token is still used while the API server is not available.
  */
 import type { Client } from '../../api/client/client.ts';
@@ -10,7 +10,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import type { Pod } from '../base/model/pod.ts';
 import type { TokenRequestSpec } from './payload.ts';
 
-interface KeptToken {
+interface CachedToken {
   readonly token: string;
   readonly issuedAtMs: number;
   readonly expiresAtMs: number;
@@ -23,7 +23,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 export class TokenManager {
   readonly #client: Client | undefined;
   readonly #clock: Clock;
-  readonly #tokens = new Map<string, KeptToken>();
+  readonly #tokens = new Map<string, CachedToken>();
 
   constructor(options: { readonly client: Client | undefined; readonly clock: Clock }) {
     this.#client = options.client;
@@ -41,7 +41,7 @@ export class TokenManager {
     return { token, expirationTimestamp: formatTime(expiresAtMs) };
   }
 
-  async #valid(pod: Pod, spec: TokenRequestSpec): Promise<KeptToken> {
+  async #valid(pod: Pod, spec: TokenRequestSpec): Promise<CachedToken> {
     const account = pod.spec.serviceAccountName ?? 'default';
     const key = JSON.stringify([
       pod.metadata.namespace,
@@ -50,23 +50,23 @@ export class TokenManager {
       spec.audience ?? '',
       spec.expirationSeconds,
     ]);
-    const kept = this.#tokens.get(key);
+    const cached = this.#tokens.get(key);
     const now = this.#clock.now();
-    if (kept !== undefined && now < renewAt(kept)) return kept;
+    if (cached !== undefined && now < renewAt(cached)) return cached;
     if (this.#client === undefined) throw new Error('service account tokens need an API server');
     try {
       const fresh = await this.#request(this.#client, pod, account, spec);
       this.#tokens.set(key, fresh);
       return fresh;
     } catch (error) {
-      if (kept !== undefined && now < kept.expiresAtMs) return kept;
+      if (cached !== undefined && now < cached.expiresAtMs) return cached;
       throw new Error(`failed to fetch token: ${errorMessage(error)}`, {
         cause: error,
       });
     }
   }
 
-  async #request(client: Client, pod: Pod, account: string, spec: TokenRequestSpec): Promise<KeptToken> {
+  async #request(client: Client, pod: Pod, account: string, spec: TokenRequestSpec): Promise<CachedToken> {
     const request = {
       apiVersion: 'authentication.k8s.io/v1',
       kind: 'TokenRequest',
@@ -91,10 +91,10 @@ export class TokenManager {
   }
 
   forgetPod(podUid: string): void {
-    for (const [key, kept] of this.#tokens) if (kept.podUid === podUid) this.#tokens.delete(key);
+    for (const [key, cached] of this.#tokens) if (cached.podUid === podUid) this.#tokens.delete(key);
   }
 }
 
-function renewAt(kept: KeptToken): number {
-  return Math.min(kept.issuedAtMs + 0.8 * (kept.expiresAtMs - kept.issuedAtMs), kept.issuedAtMs + DAY_MS);
+function renewAt(cached: CachedToken): number {
+  return Math.min(cached.issuedAtMs + 0.8 * (cached.expiresAtMs - cached.issuedAtMs), cached.issuedAtMs + DAY_MS);
 }

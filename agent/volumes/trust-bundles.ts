@@ -1,6 +1,6 @@
 /**
- * The certificates of cluster trust bundles for projected volumes: those of one bundle by name, or of all bundles of a signer
- * that match a selector. They are read at each refresh of the volume, without duplicates and in a stable order.
+ * The certificates of cluster trust bundles for projected volumes, without duplicates and in a stable order: those of one
+ * bundle by name, or of all bundles of a signer that match a selector.
  */
 import type { Volume } from '../base/model/pod.ts';
 import { readPem } from '../../api/pki/pem.ts';

@@ -29,7 +29,7 @@ export class WaitingNames {
       throw new TooManyDirectoriesError(`more than ${this.#maxBytes} bytes of names of directories wait at a time`);
   }
 
-  /** Called when the directory is entered. */
+  /** Removes a name whose directory is entered. */
   remove(name: string): void {
     this.#bytes -= NAME_BYTES + name.length;
   }

@@ -6,10 +6,10 @@ import { FileCgroups, readCgroupMount } from './file-cgroups.ts';
 import { type Busctl, hostBusctl, SystemdCgroups } from './systemd-cgroups.ts';
 
 interface CgroupManagerOptions extends CgroupNaming {
-  /** `/sys/fs/cgroup`, or a fixture. */
+  /** The mount point of cgroups, usually `/sys/fs/cgroup`. */
   readonly mountPoint: string;
   readonly logger: Logger;
-  /** Replaces `busctl` in tests. */
+  /** Replaces the host's `busctl`. */
   readonly busctl?: Busctl;
 }
 

@@ -26,9 +26,9 @@ export interface CgroupNaming {
  * `kubepods-burstable-podX.slice`.
  */
 export function cgroupName(parts: readonly string[], { driver, root }: CgroupNaming): string {
-  const all = [...root.split('/').filter((part) => part !== ''), ...parts];
-  if (driver === 'systemd') return `${all.map((part) => part.replaceAll('-', '_')).join('-')}.slice`;
-  return `/${all.join('/')}`;
+  const levels = [...root.split('/').filter((part) => part !== ''), ...parts];
+  if (driver === 'systemd') return `${levels.map((part) => part.replaceAll('-', '_')).join('-')}.slice`;
+  return `/${levels.join('/')}`;
 }
 
 /**

@@ -84,10 +84,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
   return release;
 }
 
-/**
- * Calls `onContention` once another process waits for the lock or the file was removed. It polls the kernel's list of locks,
- * which sends no notification.
- */
+/** Calls `onContention` once another process waits for the lock or the file was removed. */
 async function watchForOthers(
   { path, clock, logger, signal }: LockFileOptions,
   onContention: () => void,

@@ -3,7 +3,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../base/model/pod.ts';
 
 const POLL_MS = 200;
-/** How long to wait for a source without pods. Directories are read at once, and URLs answer quickly. */
+/** How long to wait for a source without pods. */
 const NO_PODS_MS = 1000;
 
 interface RunOnceHost {

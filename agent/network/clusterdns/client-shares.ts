@@ -15,18 +15,18 @@ export class ClientShares {
 
   /** Counts one more piece of work of a client. Returns false, and counts nothing, at the total limit or the client's. */
   take(client: string): boolean {
-    const held = this.#heldByClient.get(client) ?? 0;
-    if (this.#total >= this.#maxTotal || held >= this.#maxPerClient) return false;
-    this.#heldByClient.set(client, held + 1);
+    const count = this.#heldByClient.get(client) ?? 0;
+    if (this.#total >= this.#maxTotal || count >= this.#maxPerClient) return false;
+    this.#heldByClient.set(client, count + 1);
     this.#total += 1;
     return true;
   }
 
   /** Ends a piece of work that `take` has counted. */
   release(client: string): void {
-    const held = this.#heldByClient.get(client) ?? 0;
-    if (held <= 1) this.#heldByClient.delete(client);
-    else this.#heldByClient.set(client, held - 1);
+    const count = this.#heldByClient.get(client) ?? 0;
+    if (count <= 1) this.#heldByClient.delete(client);
+    else this.#heldByClient.set(client, count - 1);
     this.#total -= 1;
   }
 }

@@ -31,7 +31,7 @@ interface ForwardSurroundings {
   /** The domain of the cluster, whose names the nodes know. */
   readonly domain: string;
   /** The addresses of the cluster's name server, which must not ask itself. */
-  readonly own: readonly string[];
+  readonly nameServers: readonly string[];
 }
 
 /**
@@ -85,13 +85,13 @@ function parseJson(text: string | undefined, field: string, problems: string[]):
   try {
     return JSON.parse(text);
   } catch {
-    // The message of the parser is left out: the position in a field of a ConfigMap is of little use.
+    // A mistake is a problem of the configuration.
     problems.push(`${field} is not valid JSON`);
     return undefined;
   }
 }
 
-function serversOf(value: unknown, { own }: ForwardSurroundings, where: string, problems: string[]): string[] {
+function serversOf(value: unknown, { nameServers }: ForwardSurroundings, where: string, problems: string[]): string[] {
   if (!Array.isArray(value)) {
     problems.push(`${where} has no list of name servers`);
     return [];
@@ -101,7 +101,8 @@ function serversOf(value: unknown, { own }: ForwardSurroundings, where: string, 
     const { address, port } = typeof server === 'string' ? parseUpstream(server) : { address: '', port: 0 };
     if (isIP(address) === 0 || !(port > 0 && port <= 0xffff))
       problems.push(`${where} has ${quoted(server)}, which is not the address of a name server`);
-    else if (own.includes(address)) problems.push(`${where} has ${address}, the name server of the cluster itself`);
+    else if (nameServers.includes(address))
+      problems.push(`${where} has ${address}, the name server of the cluster itself`);
     else servers.push(String(server));
   }
   if (value.length > MAX_SERVERS) problems.push(`${where} has more than ${MAX_SERVERS} name servers`);

@@ -45,25 +45,25 @@ export function bridgePorts(bridges: readonly string[], prefix: readonly string[
     return stdout.trim() === '' ? [] : (JSON.parse(stdout) as readonly Link[]);
   };
   const list = async (): Promise<ReadonlyMap<number, string>> => {
-    const all = await read(...prefix, 'ip', '-j', 'link', 'show', 'type', 'veth');
-    const ports = all.filter(({ master = '' }) => bridges.includes(master));
+    const links = await read(...prefix, 'ip', '-j', 'link', 'show', 'type', 'veth');
+    const ports = links.filter(({ master = '' }) => bridges.includes(master));
     return new Map(ports.flatMap(({ ifindex, ifname }) => (ifindex === undefined ? [] : [[ifindex, ifname ?? '']])));
   };
   return {
     list,
     async find(pid, ips) {
       const inside = ['nsenter', `--net=/proc/${pid}/ns/net`];
-      const [own] = await read(...inside, 'ip', '-j', 'address', 'show', 'dev', POD_INTERFACE);
-      const index = own?.link_index;
+      const [link] = await read(...inside, 'ip', '-j', 'address', 'show', 'dev', POD_INTERFACE);
+      const index = link?.link_index;
       const port = index === undefined ? undefined : (await list()).get(index);
-      if (own?.address === undefined || index === undefined || port === undefined) return undefined;
-      const given = ips.map((ip) => canonicalIp(ip) ?? ip);
-      const found = (own.addr_info ?? []).flatMap(({ local = '' }) => parseIp(local) ?? []);
-      const missing = given.find((ip) => !found.some((one) => formatIp(one) === ip));
+      if (link?.address === undefined || index === undefined || port === undefined) return undefined;
+      const reported = ips.map((ip) => canonicalIp(ip) ?? ip);
+      const found = (link.addr_info ?? []).flatMap(({ local = '' }) => parseIp(local) ?? []);
+      const missing = reported.find((ip) => !found.some((one) => formatIp(one) === ip));
       if (missing !== undefined) throw new Error(`the interface of the pod does not have its address ${missing}`);
       // The scope in the output does not count: a running pod may have added the address of another pod with the scope link.
       const linkLocal = found.filter((ip) => ip.family === 6 && isLinkLocalUnicast(ip)).map(formatIp);
-      return { port, index, mac: own.address, addresses: [...new Set([...given, ...linkLocal])] };
+      return { port, index, mac: link.address, addresses: [...new Set([...reported, ...linkLocal])] };
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Builds the rules of the pod network for a host without iptables. Pure. They masquerade and drop as those of `packet-rules.ts`
- * do. Nothing has to be accepted, since rules that drop forwarded packets come with iptables.
+ * Builds the rules of the pod network for a host without iptables. They masquerade and drop as those of `packet-rules.ts`
+ * do. Pure.
  */
 import { formatCidr } from '../../../api/meta/ip-addresses.ts';
 import { mergedRanges, type RuleInputs } from './packet-rules.ts';
@@ -39,10 +39,10 @@ function masquerade({ family, range, peerRanges }: NftInputs): string {
 
 function spoofed({ family, range, peerRanges, tunnel, uplink }: NftInputs): string[] {
   const { match } = SYNTAX[family];
-  const own = formatCidr(range);
+  const podRange = formatCidr(range);
   const others = mergedRanges(peerRanges).map(formatCidr).join(', ');
   return [
     ...(tunnel === '' || others === '' ? [] : [`    iifname != "${tunnel}" ${match} saddr { ${others} } drop`]),
-    ...(uplink === '' ? [] : [`    iifname "${uplink}" ${match} saddr ${own} ${match} daddr ${own} drop`]),
+    ...(uplink === '' ? [] : [`    iifname "${uplink}" ${match} saddr ${podRange} ${match} daddr ${podRange} drop`]),
   ];
 }

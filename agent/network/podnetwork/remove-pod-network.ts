@@ -26,8 +26,8 @@ export const POD_NETWORK_LOCK = 'orchlet-pod-network';
 export const podNetworkDirectory = (rootDirectory: string): string => join(rootDirectory, 'pod-network');
 
 /**
- * Removes the pod network and its state from this host. Succeeds if nothing is there. A tool that is not installed is skipped.
- * Rejects if a tool fails, so that the caller does not report a removal that did not happen.
+ * Removes the pod network and its state from this host. Succeeds if nothing is there. A tool that is not installed is
+ * skipped. Rejects if a tool fails.
  */
 export async function removePodNetwork({ stateDirectory, prefix = [] }: RemovePodNetworkOptions): Promise<void> {
   const configurationDirectory = await recordedDirectory(stateDirectory);

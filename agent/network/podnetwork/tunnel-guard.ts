@@ -19,14 +19,14 @@ export function guardScript(port: number, peers: readonly GuardedPeer[]): string
     `  ${name} {\n    type ${type}\n${elements.length === 0 ? '' : `    elements = { ${elements.join(', ')} }\n`}  }\n`;
   const addresses = peers.flatMap((peer, index) => peer.addresses.map((ip) => ({ ip, index })));
   const set = (family: 4 | 6): string => {
-    const own = addresses.filter(({ ip }) => ip.family === family);
+    const ofFamily = addresses.filter(({ ip }) => ip.family === family);
     const type = `ipv${family}_addr`;
-    const chains = own.map(({ ip, index }) => `${formatIp(ip)} : goto peer_${index}`);
+    const chains = ofFamily.map(({ ip, index }) => `${formatIp(ip)} : goto peer_${index}`);
     return [
       list(
         `set peers${family}`,
         type,
-        own.map(({ ip }) => formatIp(ip)),
+        ofFamily.map(({ ip }) => formatIp(ip)),
       ),
       list(`map inner${family}`, `${type} : verdict`, chains),
     ].join('');

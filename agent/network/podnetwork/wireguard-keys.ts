@@ -1,6 +1,5 @@
 /**
- * The WireGuard keys of this node. The private key is created here and stays in one file of the agent's directory; others get
- * the public key by the node's annotations.
+ * Creates, stores and reads the WireGuard keys of this node. The private key stays in one file of the agent's directory.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { stat, utimes } from 'node:fs/promises';

@@ -40,10 +40,9 @@ const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node. Does nothing if
- * there is a kubeconfig and the certificate in the directory is valid, or if an administrator has written the kubeconfig and
- * the directory has no certificate. Retries until the signal aborts,
- * and then rejects. Also rejects if an existing kubeconfig or certificate cannot be read.
+ * Requests a client certificate with the bootstrap kubeconfig and writes the kubeconfig of the node, unless the node has
+ * valid credentials. Retries until the signal aborts, and then rejects. Also rejects if an existing kubeconfig or
+ * certificate cannot be read.
  */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
@@ -75,10 +74,7 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
   }
 }
 
-/**
- * Requests a certificate with the bootstrap credentials. Reads them again for each request, so that an agent whose certificate
- * expired while the host slept can renew it.
- */
+/** Requests a certificate with the bootstrap credentials, which it reads again for each request. */
 export async function requestByBootstrap(
   options: Pick<BootstrapOptions, 'bootstrapKubeconfig' | 'nodeName' | 'clock' | 'logger' | 'signal'>,
 ): Promise<{
@@ -101,7 +97,7 @@ export async function requestByBootstrap(
 }
 
 async function hasValidCredentials(options: BootstrapOptions): Promise<boolean> {
-  // A file that cannot be read counts as missing, and a new one is requested.
+  // A file whose status cannot be read counts as missing.
   const found = await stat(options.kubeconfig).catch(() => undefined);
   if (found === undefined) return false;
   const pair = await readPair(options.certificateDirectory, CLIENT_PAIR);

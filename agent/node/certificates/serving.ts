@@ -48,8 +48,8 @@ export async function initialServingPair(options: ServingOptions): Promise<Servi
     ]);
     return { certificatePem: certificate, keyPem: key };
   }
-  const kept = (await validPair(options, SERVER_PAIR)) ?? (await validPair(options, SELF_SIGNED_PAIR));
-  if (kept !== undefined) return kept;
+  const stored = (await validPair(options, SERVER_PAIR)) ?? (await validPair(options, SELF_SIGNED_PAIR));
+  if (stored !== undefined) return stored;
   const fresh = await selfSigned(options, await generateKey('ecdsa'));
   await writePair(options.certificateDirectory, SELF_SIGNED_PAIR, fresh, new Date(options.clock.now()));
   return fresh;
@@ -99,9 +99,9 @@ export async function keepSelfSigned(options: KeepingOptions, signal: AbortSigna
       ...{ directory, name: SELF_SIGNED_PAIR, clock, logger, random, onRotated },
       fits: fitsAddresses(options),
       async request() {
-        const kept = await readPair(directory, SELF_SIGNED_PAIR);
-        if (kept === undefined) return selfSigned(options, await generateKey('ecdsa'));
-        const privateKey = createPrivateKey(kept.keyPem);
+        const stored = await readPair(directory, SELF_SIGNED_PAIR);
+        if (stored === undefined) return selfSigned(options, await generateKey('ecdsa'));
+        const privateKey = createPrivateKey(stored.keyPem);
         return selfSigned(options, { privateKey, publicKey: createPublicKey(privateKey) });
       },
     },

@@ -37,7 +37,7 @@ export function shutdownPeriods(flags: ShutdownFlags): readonly ShutdownPeriod[]
   ];
 }
 
-/** Returns the time in seconds for which the login manager has to delay the shutdown. */
+/** Returns the sum of the periods in seconds. */
 export function totalSeconds(periods: readonly ShutdownPeriod[]): number {
   return periods.reduce((sum, { seconds }) => sum + seconds, 0);
 }

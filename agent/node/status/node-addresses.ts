@@ -49,18 +49,18 @@ export function chooseAddresses(wanted: readonly string[], found: () => readonly
   const isSix = (address: string): boolean => address.includes(':');
   const [only] = wanted;
   const preference = wanted.length === 1 && (only === '::' || only === '0.0.0.0') ? only : undefined;
-  const given = preference === undefined ? wanted : [];
+  const fixed = preference === undefined ? wanted : [];
   // A configured address is the only one, unless an address of the other family is configured too.
-  if (given.length > 0) {
-    const [first = ''] = given;
-    const other = given.find((address) => isSix(address) !== isSix(first));
+  if (fixed.length > 0) {
+    const [first = ''] = fixed;
+    const other = fixed.find((address) => isSix(address) !== isSix(first));
     return [first, ...(other === undefined ? [] : [other])];
   }
-  const all = found();
+  const hostIps = found();
   const ordered =
     preference === undefined
-      ? all
-      : all.toSorted((a, b) => Number(isSix(a) !== isSix(preference)) - Number(isSix(b) !== isSix(preference)));
+      ? hostIps
+      : hostIps.toSorted((a, b) => Number(isSix(a) !== isSix(preference)) - Number(isSix(b) !== isSix(preference)));
   const [first] = ordered;
   const other = preference === undefined ? undefined : ordered.find((address) => isSix(address) !== isSix(first ?? ''));
   return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];

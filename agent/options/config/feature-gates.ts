@@ -24,14 +24,14 @@ const ALL = { AllAlpha: 'alpha', AllBeta: 'beta' } as const;
 export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): FeatureGates {
   const states = new Map([...featureGates].map(([name, gate]) => [name, gate.default]));
   const warnings: string[] = [];
-  const given = new Map(Object.entries(wanted).map(([name, text]) => [name.trim(), booleanOf(name, text)]));
-  for (const [all, stage] of Object.entries(ALL)) {
-    const value = given.get(all);
+  const parsed = new Map(Object.entries(wanted).map(([name, text]) => [name.trim(), booleanOf(name, text)]));
+  for (const [group, stage] of Object.entries(ALL)) {
+    const value = parsed.get(group);
     if (value === undefined) continue;
     for (const [name, gate] of featureGates)
-      if (gate.stage === stage && !given.has(name) && !(name in ALL)) states.set(name, value);
+      if (gate.stage === stage && !parsed.has(name) && !(name in ALL)) states.set(name, value);
   }
-  for (const [name, value] of given) {
+  for (const [name, value] of parsed) {
     const gate = featureGates.get(name);
     if (gate === undefined) throw new ConfigurationError(`unrecognized feature gate: ${name}`);
     if (gate.locked && value !== gate.default)

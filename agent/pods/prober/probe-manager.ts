@@ -19,7 +19,7 @@ export interface ProbeManager extends ProbeResults {
   /** Registers a listener for changed results. */
   onChange(listener: (change: ProbeChange) => void): void;
   /** Stops the probes of pods that are not in the set, and forgets their results. */
-  cleanup(known: ReadonlySet<string>): void;
+  cleanup(podUids: ReadonlySet<string>): void;
   close(): Promise<void>;
 }
 
@@ -62,8 +62,8 @@ class Prober implements ProbeManager, ProbeResultStore {
     this.#stop((worker) => worker.podUid === podUid && worker.kind !== 'readiness');
   }
 
-  cleanup(known: ReadonlySet<string>): void {
-    this.#stop((worker) => !known.has(worker.podUid));
+  cleanup(podUids: ReadonlySet<string>): void {
+    this.#stop((worker) => !podUids.has(worker.podUid));
   }
 
   #stop(which: (worker: ProbeWorker) => boolean): void {

@@ -48,15 +48,15 @@ function isPreemptable(critical: Pod, other: Pod): boolean {
 
 /** Chooses the pod that comes closest to the needs, again and again, until they are met or no pod is left. */
 function closest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
-  const left = [...pods];
+  const candidates = [...pods];
   const victims: Pod[] = [];
-  for (let open = needs; open.length > 0 && left.length > 0;) {
-    const measured = left.map((pod) => ({ pod, distance: distance(pod, open) }));
+  for (let open = needs; open.length > 0 && candidates.length > 0;) {
+    const measured = candidates.map((pod) => ({ pod, distance: distance(pod, open) }));
     const best = measured.reduce((a, b) =>
       b.distance < a.distance || (b.distance === a.distance && hasSmallerRequests(b.pod, a.pod)) ? b : a,
     );
     victims.push(best.pod);
-    left.splice(left.indexOf(best.pod), 1);
+    candidates.splice(candidates.indexOf(best.pod), 1);
     open = remaining(open, [best.pod]);
   }
   return victims;
@@ -72,8 +72,8 @@ function distance(pod: Pod, needs: readonly Need[]): number {
 
 function hasSmallerRequests(pod: Pod, other: Pod): boolean {
   for (const resource of ['memory', 'cpu']) {
-    const [own, theirs] = [requestOf(pod, resource), requestOf(other, resource)];
-    if (own !== theirs) return own < theirs;
+    const [amount, otherAmount] = [requestOf(pod, resource), requestOf(other, resource)];
+    if (amount !== otherAmount) return amount < otherAmount;
   }
   return true;
 }

@@ -150,7 +150,7 @@ function portsAreFree(pod: Pod, others: readonly Pod[]): boolean {
     addresses.set(key, (addresses.get(key) ?? new Set()).add(ip));
   }
   return !others.flatMap(hostPorts).some(({ port, protocol, ip }) => {
-    const own = addresses.get(`${protocol} ${port}`);
-    return own !== undefined && (ip === '' || own.has('') || own.has(ip));
+    const ips = addresses.get(`${protocol} ${port}`);
+    return ips !== undefined && (ip === '' || ips.has('') || ips.has(ip));
   });
 }

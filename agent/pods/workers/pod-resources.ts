@@ -95,10 +95,10 @@ export function lastResources(pod: Pod): PodResources {
 function lastPodResources(pod: Pod): Resources | undefined {
   const stated = pod.spec.resources;
   if (stated === undefined) return undefined;
-  const shown = { limits: pod.status?.resources?.limits, requests: pod.status?.allocatedResources };
+  const reported = { limits: pod.status?.resources?.limits, requests: pod.status?.allocatedResources };
   const lists = KINDS.filter((kind) => stated[kind] !== undefined).map((kind) => {
     const list = stated[kind] as List;
-    const last = (shown[kind] ?? {}) as List;
+    const last = (reported[kind] ?? {}) as List;
     const values = RESIZABLE.filter((name) => list[name] !== undefined).map((name) => [name, last[name] ?? list[name]]);
     return [kind, { ...list, ...Object.fromEntries(values) }];
   });

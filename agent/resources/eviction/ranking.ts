@@ -28,11 +28,9 @@ export interface RankedPod {
 }
 
 /**
- * Returns the pods in the order of their eviction. For memory and disk, pods with unknown usage come first, then pods above
- * their request, and then the others. Within each of these groups, pods of lower priority come first, and then those with the
- * larger excess over the request. For inodes the order is the same with a request of 0, but as in the kubelet the excess is the
- * number of inodes minus the requested bytes of ephemeral storage. For processes, pods of lower priority come first, and then
- * those with more processes.
+ * Returns the pods in the order of their eviction, which is the kubelet's: by unknown usage, exceeded request, priority and
+ * excess; for processes by priority and number only. For inodes the excess is, as in the kubelet, their number minus the
+ * requested bytes of ephemeral storage.
  */
 export function rankPods(
   pods: readonly Pod[],

@@ -21,10 +21,7 @@ export interface HostObservations {
   readonly storage: NodeStorage;
 }
 
-/**
- * Measures the signals. The signals of a filesystem that cannot be read are absent, and their thresholds then count as not
- * crossed.
- */
+/** Measures the signals. Those of a filesystem that cannot be read are absent. */
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
   const [node, allPods, storage] = await Promise.all([
@@ -56,10 +53,7 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
   return { observations: found, storage };
 }
 
-/**
- * Which of the filesystems of the root directory, of images and of writable layers are separate. Filesystems that are not
- * separate have the same signals.
- */
+/** Which of the filesystems of the root directory, of images and of writable layers are separate. */
 export interface StorageLayout {
   /** Images are on another filesystem than the root directory. */
   readonly dedicatedImages: boolean;
@@ -67,7 +61,7 @@ export interface StorageLayout {
   readonly splitContainers: boolean;
 }
 
-/** Compares device numbers. A filesystem that could not be measured is separate from no other, and others are from it. */
+/** Compares device numbers. A filesystem that could not be measured does not count as separate. */
 export function layoutOf(storage: NodeStorage): StorageLayout {
   const [root, images, containers] = [
     storage.root?.device,
@@ -83,8 +77,8 @@ export function layoutOf(storage: NodeStorage): StorageLayout {
 type ReclaimStep = 'dead-containers' | 'unused-images';
 
 /**
- * Returns what the node removes under a signal before pods are evicted. The list is empty for signals of memory and processes,
- * and for `nodefs` if images and writable layers are together on another filesystem.
+ * Returns what the node removes under a signal before pods are evicted; empty if nothing that it may remove frees the
+ * resource.
  */
 export function reclaimSteps(
   signal: Signal,

@@ -111,16 +111,16 @@ function followCpuAlignment(metrics: MetricsRegistry, cpus: CpuManager): void {
     help: 'Number of exclusively allocated CPUs of each NUMA node.',
     labels: ['numa_node'],
   });
-  const shown = { cores: 0, coreFailures: 0, caches: 0 };
+  const published = { cores: 0, coreFailures: 0, caches: 0 };
   metrics.collect(() => {
     const { requests, errors, wholeCores, uncoreAligned, perNumaNode } = cpus.counts();
     for (const [node, count] of perNumaNode) perNode.with(String(node)).set(count);
-    caches.inc(uncoreAligned - shown.caches);
-    shown.caches = uncoreAligned;
+    caches.inc(uncoreAligned - published.caches);
+    published.caches = uncoreAligned;
     if (wholeCores !== true) return;
-    cores?.inc(requests - errors - shown.cores);
-    coreFailures?.inc(errors - shown.coreFailures);
-    Object.assign(shown, { cores: requests - errors, coreFailures: errors });
+    cores?.inc(requests - errors - published.cores);
+    coreFailures?.inc(errors - published.coreFailures);
+    Object.assign(published, { cores: requests - errors, coreFailures: errors });
   });
 }
 
@@ -190,11 +190,11 @@ function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: Memo
   followCpuAlignment(metrics, cpus);
   const counted = (name: string, help: string, read: () => number): void => {
     const counter = metrics.counter({ name, help }).with();
-    let shown = 0;
+    let published = 0;
     metrics.collect(() => {
       const current = read();
-      counter.inc(current - shown);
-      shown = current;
+      counter.inc(current - published);
+      published = current;
     });
   };
   const gauge = (name: string, help: string, read: () => number): void => {

@@ -56,16 +56,16 @@ export function pluginMetrics(
     help: 'Sockets of plugins that exist (desired_state_of_world) or whose plugin is registered (actual_state_of_world).',
     labels: ['socket_path', 'state'],
   });
-  let shown: (readonly [path: string, state: string])[] = [];
+  let series: (readonly [path: string, state: string])[] = [];
   metrics.collect(() => {
-    for (const labels of shown) plugins.delete(...labels);
-    shown = sockets()
+    for (const labels of series) plugins.delete(...labels);
+    series = sockets()
       .slice(0, MAX_SHOWN_SOCKETS)
       .flatMap(({ path, isRegistered }) =>
         ['desired_state_of_world', ...(isRegistered ? ['actual_state_of_world'] : [])].map(
           (state) => [path, state] as const,
         ),
       );
-    for (const labels of shown) plugins.with(...labels).set(1);
+    for (const labels of series) plugins.with(...labels).set(1);
   });
 }

@@ -144,7 +144,7 @@ function isOver({ status }: Pod): boolean {
   return status?.phase === 'Failed' || status?.phase === 'Succeeded';
 }
 
-/** Whether the scheduler reports that it found no node for the pod. The startup of such a pod is not measured. */
+/** Whether the scheduler reports that it found no node for the pod. */
 function isUnplaced({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === 'PodScheduled' && is === 'False') === true;
 }

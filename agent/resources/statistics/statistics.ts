@@ -39,10 +39,7 @@ const MAX_SUMMARY_AGE_MS = 5_000;
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
   const writeStorage = storageMetrics(options.metrics);
-  /**
-   * Resolves to the result of a read. If it fails, logs the error and resolves to `undefined`; the page then reports the failed
-   * scrape in a metric.
-   */
+  /** Resolves to the result of a read. If it fails, logs the error and resolves to `undefined`. */
   const readOrLog = async <T>(read: () => Promise<T>): Promise<T | undefined> => {
     try {
       return await read();

@@ -66,15 +66,15 @@ export function summaryOf(facts: SummaryFacts): object {
 function systemContainers(facts: SummaryFacts, time: string): object {
   const { usage, system, memoryCapacityBytes, bootedAtMs } = facts;
   const { allPods } = usage;
-  const shown = [
+  const groups = [
     ...system.map((part) => ({ ...part, memoryBytes: part.usage.memory.limitBytes })),
     ...(allPods === undefined
       ? []
       : [{ ...allPods, name: 'pods', memoryBytes: allPods.usage.memory.limitBytes ?? memoryCapacityBytes }]),
   ];
-  if (shown.length === 0) return {};
+  if (groups.length === 0) return {};
   return {
-    systemContainers: shown.map(({ name, usage: part, createdAtMs = bootedAtMs, nanoCores, memoryBytes }) => ({
+    systemContainers: groups.map(({ name, usage: part, createdAtMs = bootedAtMs, nanoCores, memoryBytes }) => ({
       name,
       startTime: formatTime(Math.max(createdAtMs, bootedAtMs)),
       cpu: cpuOf(withPressure(part), nanoCores, time),
@@ -165,17 +165,17 @@ function networkOf(interfaces: readonly InterfaceCounters[], time: string, main:
 
 function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStorage | undefined, time: string): object {
   const { metadata, status } = entry.pod;
-  const taken = formatTime(entry.timeMs);
+  const measuredAt = formatTime(entry.timeMs);
   const full = node !== undefined;
   const usage = withPressure(entry.usage);
   return {
     podRef: { name: metadata.name, namespace: metadata.namespace, uid: metadata.uid },
     startTime: status?.startTime ?? null,
     containers: entry.containers.map((container) => containerOf(container, storage, node, time)),
-    cpu: cpuOf(usage, entry.nanoCores, taken),
-    memory: memoryOf(usage, taken, usage.memory.limitBytes),
-    ...(full ? { io: ioOf(usage, taken) } : {}),
-    ...(full && entry.interfaces.length > 0 ? { network: networkOf(entry.interfaces, taken, 'eth0') } : {}),
+    cpu: cpuOf(usage, entry.nanoCores, measuredAt),
+    memory: memoryOf(usage, measuredAt, usage.memory.limitBytes),
+    ...(full ? { io: ioOf(usage, measuredAt) } : {}),
+    ...(full && entry.interfaces.length > 0 ? { network: networkOf(entry.interfaces, measuredAt, 'eth0') } : {}),
     ...(storage === undefined || storage.volumes.length === 0
       ? {}
       : {
@@ -190,7 +190,7 @@ function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStora
       ? {}
       : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
     ...(full ? { process_stats: { process_count: usage.processes.current } } : {}),
-    swap: swapOf(usage, taken),
+    swap: swapOf(usage, measuredAt),
   };
 }
 
@@ -201,21 +201,21 @@ function containerOf(
   time: string,
 ): object {
   const { usage } = container;
-  const taken = formatTime(container.timeMs);
+  const measuredAt = formatTime(container.timeMs);
   const written = storage?.containers.get(container.name);
   return {
     name: container.name,
     startTime: formatTime(container.startedAtMs),
-    cpu: cpuOf(usage, container.nanoCores, taken),
+    cpu: cpuOf(usage, container.nanoCores, measuredAt),
     // Without a limit, the available memory is 0, as containerd reports it to the kubelet.
-    memory: memoryOf(usage, taken, usage.memory.limitBytes ?? 0),
-    ...(node === undefined ? {} : { io: ioOf(usage, taken) }),
+    memory: memoryOf(usage, measuredAt, usage.memory.limitBytes ?? 0),
+    ...(node === undefined ? {} : { io: ioOf(usage, measuredAt) }),
     ...(written === undefined || node?.containers.filesystem === undefined
       ? {}
       : { rootfs: { time, ...partOf(node.containers.filesystem, written.layer) } }),
     ...(written === undefined || node?.root === undefined
       ? {}
       : { logs: { time, ...partOf(node.root, written.logs) } }),
-    swap: { swapAvailableBytes: 0, ...swapOf(usage, taken) },
+    swap: { swapAvailableBytes: 0, ...swapOf(usage, measuredAt) },
   };
 }

@@ -40,10 +40,10 @@ export class SystemContainers {
   async usage(): Promise<readonly SystemContainer[]> {
     const { reader, clock, runtimeCgroup, ownCgroupFile = '/proc/self/cgroup' } = this.#options;
     // A host without cgroups has no such file.
-    const own = ownCgroup(await readFile(ownCgroupFile, 'utf8').catch(() => ''));
+    const agentCgroup = ownCgroup(await readFile(ownCgroupFile, 'utf8').catch(() => ''));
     const found: SystemContainer[] = [];
     for (const [name, cgroup] of [
-      ['kubelet', own],
+      ['kubelet', agentCgroup],
       ['runtime', runtimeCgroup === '' ? '' : cgroupPath(runtimeCgroup)],
     ] as const) {
       const usage = cgroup === '' || cgroup === '/' ? undefined : await reader.read(cgroup);

@@ -25,12 +25,12 @@ const int64 = (value: number | undefined): { readonly value: number } | undefine
   value === undefined ? undefined : { value };
 
 /** Removes undefined fields, which the wire format cannot represent. */
-function given<T extends object>(fields: { readonly [K in keyof T]: T[K] | undefined }): T {
+function withoutUndefined<T extends object>(fields: { readonly [K in keyof T]: T[K] | undefined }): T {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
 }
 
 function namespaceOptions(options: NamespaceOptions): Outgoing<'NamespaceOption'> {
-  return given<Outgoing<'NamespaceOption'>>({
+  return withoutUndefined<Outgoing<'NamespaceOption'>>({
     network: CRI.namespace[options.network],
     pid: CRI.namespace[options.pid],
     ipc: CRI.namespace[options.ipc],
@@ -58,7 +58,7 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
 
 /** Returns the configuration of a sandbox, as the requests RunPodSandbox and CreateContainer contain it. */
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
-  return given<Outgoing<'PodSandboxConfig'>>({
+  return withoutUndefined<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
     // A pod on the host's network has the node's host name.
     hostname: config.namespaces.network === 'node' ? '' : config.hostname,
@@ -73,7 +73,7 @@ export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfi
     linux: {
       cgroupParent: config.cgroupParent,
       sysctls: config.sysctls,
-      securityContext: given<Outgoing<'LinuxSandboxSecurityContext'>>({
+      securityContext: withoutUndefined<Outgoing<'LinuxSandboxSecurityContext'>>({
         namespaceOptions: namespaceOptions(config.namespaces),
         selinuxOptions: seLinux(config.seLinux),
         runAsUser: int64(config.runAsUser),
@@ -105,7 +105,7 @@ export function resourcesMessage(resources: LinuxResources): Outgoing<'LinuxCont
 
 function securityMessage(security: ContainerSecurity): Outgoing<'LinuxContainerSecurityContext'> {
   const { maskedPaths } = security;
-  return given<Outgoing<'LinuxContainerSecurityContext'>>({
+  return withoutUndefined<Outgoing<'LinuxContainerSecurityContext'>>({
     capabilities: { addCapabilities: security.addCapabilities, dropCapabilities: security.dropCapabilities },
     privileged: security.privileged,
     namespaceOptions: namespaceOptions(security.namespaces),
@@ -126,7 +126,7 @@ function securityMessage(security: ContainerSecurity): Outgoing<'LinuxContainerS
 
 function mountMessage(mount: Mount, namespaces: NamespaceOptions): Outgoing<'Mount'> {
   const { userNamespace } = namespaces;
-  return given<Outgoing<'Mount'>>({
+  return withoutUndefined<Outgoing<'Mount'>>({
     containerPath: mount.containerPath,
     hostPath: mount.hostPath,
     readonly: mount.readonly,

@@ -25,11 +25,7 @@ interface EngineInfo {
   readonly Runtimes?: Readonly<Record<string, unknown>>;
 }
 
-/**
- * Caches the engine's version and info. The engine starts two programs to answer each of these requests, and the answers do not
- * change until the engine restarts. The cache is cleared when the event stream breaks, and its entries expire for runtimes
- * without an event stream.
- */
+/** Caches the engine's version and info, because the engine starts two programs to answer each of these requests. */
 export class EngineInfoCache {
   readonly #client: DockerClient;
   readonly #clock: Clock;
@@ -84,7 +80,7 @@ async function lowestOomScoreAdj(logger: Logger): Promise<number> {
   const status = await readFile('/proc/self/status', 'utf8');
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   if ((effective >> CAP_SYS_RESOURCE) & 1n) return -1000;
-  const own = Number((await readFile('/proc/self/oom_score_adj', 'utf8')).trim());
-  logger.warn({ lowest: own }, 'The agent lacks CAP_SYS_RESOURCE and cannot lower oom_score_adj of containers');
-  return own;
+  const currentAdj = Number((await readFile('/proc/self/oom_score_adj', 'utf8')).trim());
+  logger.warn({ lowest: currentAdj }, 'The agent lacks CAP_SYS_RESOURCE and cannot lower oom_score_adj of containers');
+  return currentAdj;
 }

@@ -1,7 +1,6 @@
 /**
  * Provides image volumes on Docker. Not every engine can mount an image, so the files of an image are extracted once into a
- * directory below the root directory, and bound read-only into the containers that mount them. The directory is removed with
- * the image.
+ * directory below the root directory, and bound read-only into the containers that mount them.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -57,7 +56,7 @@ export class ImageVolumes {
     return { ...mount, hostPath, readonly: true };
   }
 
-  /** Called after the image was removed. Keeps the files while a container still mounts them. */
+  /** Removes the files of an image that the engine has removed, unless a container still mounts them. */
   async forget(image: string): Promise<void> {
     const root = await realpath(this.#directory).catch(ifMissing);
     if (root === undefined) return;

@@ -88,9 +88,9 @@ export class OutputBuffer {
   /** Keeps a copy of the part of the chunk that is within the limit. */
   add(chunk: Buffer): void {
     if (this.#left <= 0) return;
-    const kept = chunk.subarray(0, this.#left);
-    this.#left -= kept.length;
-    this.#chunks.push(Buffer.from(kept));
+    const part = chunk.subarray(0, this.#left);
+    this.#left -= part.length;
+    this.#chunks.push(Buffer.from(part));
   }
 
   bytes(): Buffer {

@@ -77,8 +77,8 @@ async function run({ provider, binDirectory, image, clock }: PluginRequest, inpu
   throw new Error(`${what} ${signal === null ? `exit status ${code}` : `signal ${signal}`}: ${errors.trim()}`);
 }
 
-/** Returns the beginning of a text of the response for a message; nothing of other values. */
-const shown = (value: unknown): string => (typeof value === 'string' ? value.slice(0, LONGEST_SHOWN) : '');
+/** Returns the beginning of a text of the response for a message; empty for other values. */
+const excerpt = (value: unknown): string => (typeof value === 'string' ? value.slice(0, LONGEST_SHOWN) : '');
 
 function decode(provider: CredentialProvider, output: string): PluginResponse {
   const wrong = (): never => {
@@ -95,13 +95,13 @@ function decode(provider: CredentialProvider, output: string): PluginResponse {
   const fields = new Map<string, unknown>(Object.entries(parsed));
   if (fields.get('apiVersion') !== provider.apiVersion)
     throw new Error(
-      `apiVersion from credential plugin response did not match expected apiVersion:${provider.apiVersion}, actual apiVersion:${shown(fields.get('apiVersion'))}`,
+      `apiVersion from credential plugin response did not match expected apiVersion:${provider.apiVersion}, actual apiVersion:${excerpt(fields.get('apiVersion'))}`,
     );
   if (fields.get('kind') !== 'CredentialProviderResponse') return wrong();
   const cacheKeyType = KEY_TYPES.find((type) => type === fields.get('cacheKeyType'));
   if (cacheKeyType === undefined)
     throw new Error(
-      `credential provider plugin did not return a valid cacheKeyType: "${shown(fields.get('cacheKeyType'))}"`,
+      `credential provider plugin did not return a valid cacheKeyType: "${excerpt(fields.get('cacheKeyType'))}"`,
     );
   const duration = fields.get('cacheDuration');
   const auth = fields.get('auth') ?? {};

@@ -108,13 +108,13 @@ class Reader {
     this.problems.push(`${this.#file}: ${path === '' ? '' : `${path}: `}${problem}`);
   }
 
-  fields(value: JsonValue | undefined, path: string, known: readonly string[]): Fields {
+  fields(value: JsonValue | undefined, path: string, names: readonly string[]): Fields {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       this.report(path, 'must be an object');
       return new Map();
     }
     const fields = new Map(Object.entries(value));
-    for (const name of fields.keys()) if (!known.includes(name)) this.report(path, `unknown field ${quoteText(name)}`);
+    for (const name of fields.keys()) if (!names.includes(name)) this.report(path, `unknown field ${quoteText(name)}`);
     return fields;
   }
 
@@ -153,8 +153,8 @@ function providersOf(reader: Reader, value: JsonValue): CredentialProvider[] {
 }
 
 function providerOf(reader: Reader, value: JsonValue, path: string): CredentialProvider {
-  const known = ['name', 'matchImages', 'defaultCacheDuration', 'apiVersion', 'args', 'env', 'tokenAttributes'];
-  const fields = reader.fields(value, path, known);
+  const fieldNames = ['name', 'matchImages', 'defaultCacheDuration', 'apiVersion', 'args', 'env', 'tokenAttributes'];
+  const fields = reader.fields(value, path, fieldNames);
   const name = reader.text(fields, 'name', path);
   if (name === '') reader.report(`${path}.name`, 'is required');
   if (/[/ ]/.test(name) || name === '.' || name === '..')

@@ -61,7 +61,7 @@ async function tar(files: readonly FileEntry[]): Promise<Buffer> {
   const { pack } = await import('tar-stream');
   const archive = pack();
   const chunks: Buffer[] = [];
-  const done = (async (): Promise<void> => {
+  const collected = (async (): Promise<void> => {
     for await (const chunk of archive) chunks.push(chunk as Buffer);
   })();
   const mtime = new Date(0);
@@ -71,7 +71,7 @@ async function tar(files: readonly FileEntry[]): Promise<Buffer> {
     else archive.entry({ name: file.path, type: 'symlink', linkname: file.target, mtime });
   }
   archive.finalize();
-  await done;
+  await collected;
   return Buffer.concat(chunks);
 }
 

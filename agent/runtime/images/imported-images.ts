@@ -32,10 +32,10 @@ export async function importedImages(rootDirectory: string): Promise<readonly st
 /** Adds names. Throws if the stored names cannot be read, because they would be lost. */
 export async function rememberImported(rootDirectory: string, names: readonly string[]): Promise<void> {
   const stored = await importedImages(rootDirectory);
-  const all = [...new Set([...stored, ...names])].toSorted();
-  if (all.length === stored.length) return;
+  const merged = [...new Set([...stored, ...names])].toSorted();
+  if (merged.length === stored.length) return;
   await makeFolder(rootDirectory, 0o755);
-  await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(all, null, 2)}\n`, { mode: 0o644 });
+  await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(merged, null, 2)}\n`, { mode: 0o644 });
 }
 
 /**

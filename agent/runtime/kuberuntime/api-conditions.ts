@@ -70,7 +70,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
   ];
   const now = formatTime(input.nowMs);
   const { generation } = pod.metadata;
-  const own = computed.map((condition) => {
+  const ownConditions = computed.map((condition) => {
     const before = previous?.conditions?.find((entry) => entry.type === condition.type);
     return {
       ...(generation === undefined || condition.type === RESTARTING ? {} : { observedGeneration: generation }),
@@ -91,7 +91,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     .find(({ type }) => type === 'DisruptionTarget');
   if (disrupted !== undefined) foreign.push(disrupted);
   const message = input.ended?.disruption;
-  if (message === undefined || disrupted !== undefined) return [...foreign, ...own];
+  if (message === undefined || disrupted !== undefined) return [...foreign, ...ownConditions];
   const disruption = {
     type: 'DisruptionTarget',
     status: 'True',
@@ -101,7 +101,7 @@ export function podConditions(input: ConditionsInput, status: PodStatus): PodCon
     lastProbeTime: null,
     lastTransitionTime: now,
   } as unknown as PodCondition;
-  return [...foreign, disruption, ...own];
+  return [...foreign, disruption, ...ownConditions];
 }
 
 /** Returns the time of the decision about a resize, which stays while the decision does. */
@@ -162,12 +162,12 @@ function resizeConditions({
 function initialized(pod: Pod, status: PodStatus, previous: PodStatus | undefined): Verdict {
   if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
   const statuses = status.initContainerStatuses ?? [];
-  const done = (container: Container): boolean => {
+  const isComplete = (container: Container): boolean => {
     const found = byName(statuses).get(container.name);
     return isSidecar(container) ? found?.started === true : found?.ready === true;
   };
   const incomplete = (pod.spec.initContainers ?? [])
-    .filter((container) => !done(container))
+    .filter((container) => !isComplete(container))
     .map((container) => container.name);
   const hasStarted = (status.containerStatuses ?? []).some(
     ({ state, lastState }) =>

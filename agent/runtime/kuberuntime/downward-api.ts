@@ -98,8 +98,8 @@ export function resourceValue(
   { resource, divisor }: { readonly resource: string; readonly divisor: string },
   allocatable: Readonly<Record<string, string>>,
 ): string {
-  const [list = '', ...rest] = resource.split('.');
-  const name = rest.join('.');
+  const [list = '', ...nameParts] = resource.split('.');
+  const name = nameParts.join('.');
   const stated = (list === 'limits' ? container.resources?.limits : container.resources?.requests) ?? {};
   let text = (stated as Record<string, string>)[name];
   const isMissing = text === undefined || parseQuantity(text).nano === 0n;

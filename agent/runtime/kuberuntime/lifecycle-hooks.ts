@@ -35,7 +35,7 @@ interface HookTarget {
 const dialer = createDialer();
 const MAX_OUTPUT_BYTES = 10 * 1024;
 
-/** Runs a hook. Throws with the message of the kubelet, which the status of a container with a failed postStart hook shows. */
+/** Runs a hook. Throws with the message of the kubelet. */
 export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, signal: AbortSignal): Promise<void> {
   const output: string[] = [];
   try {

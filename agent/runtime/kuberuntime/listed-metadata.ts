@@ -20,17 +20,17 @@ export function listedMetadata({ metadata }: Pod): { readonly labels: Texts; rea
   const [labels, annotations] = [metadata.labels ?? {}, metadata.annotations ?? {}].map((texts): readonly Entry[] =>
     Object.entries(texts),
   );
-  const all = [...(labels ?? []), ...(annotations ?? [])];
-  const kept = new Set<Entry>();
+  const listed = [...(labels ?? []), ...(annotations ?? [])];
+  const chosen = new Set<Entry>();
   let characters = 0;
-  for (const entry of all.toSorted((left, right) => lengthOf(left) - lengthOf(right))) {
+  for (const entry of listed.toSorted((left, right) => lengthOf(left) - lengthOf(right))) {
     characters += lengthOf(entry);
-    if (kept.size === MAX_ENTRIES || characters > MAX_CHARACTERS) break;
-    kept.add(entry);
+    if (chosen.size === MAX_ENTRIES || characters > MAX_CHARACTERS) break;
+    chosen.add(entry);
   }
-  const keptOf = (entries: readonly Entry[] = []): Texts =>
-    Object.fromEntries(entries.filter((entry) => kept.has(entry)));
-  return { labels: keptOf(labels), annotations: keptOf(annotations) };
+  const chosenOf = (entries: readonly Entry[] = []): Texts =>
+    Object.fromEntries(entries.filter((entry) => chosen.has(entry)));
+  return { labels: chosenOf(labels), annotations: chosenOf(annotations) };
 }
 
 const lengthOf = ([key, value]: Entry): number => key.length + value.length;

@@ -32,14 +32,14 @@ export function podResourcesStatus({
   const limits = ofPod === undefined ? podResources(pod, limitsOf) : (ofPod.limits ?? {});
   const hasRequests = Object.keys(requests).length > 0;
   const hasEnded = previous?.phase === 'Succeeded' || previous?.phase === 'Failed';
-  const current = previous?.phase === 'Running' ? cgroupResources(pod, previous) : shown(requests, limits);
+  const current = previous?.phase === 'Running' ? cgroupResources(pod, previous) : withoutEmpty(requests, limits);
   return {
     resources: (hasEnded || resize.inProgress !== undefined ? previous?.resources : undefined) ?? current,
     ...(hasRequests ? { allocatedResources: requests } : {}),
   };
 }
 
-function shown(requests: Quantities, limits: Quantities): NonNullable<PodStatus['resources']> {
+function withoutEmpty(requests: Quantities, limits: Quantities): NonNullable<PodStatus['resources']> {
   return {
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(Object.keys(requests).length === 0 ? {} : { requests }),
@@ -60,7 +60,7 @@ function cgroupResources(pod: Pod, previous: PodStatus): NonNullable<PodStatus['
   if (areAllLimited(pod, 'cpu') && milliOf(sums.limits['cpu']) > MIN_MILLI_CPU.limits)
     limits['cpu'] = sums.limits['cpu'];
   if (areAllLimited(pod, 'memory')) limits['memory'] = wholePages(bytesOf(sums.limits['memory']));
-  return shown(requests, limits);
+  return withoutEmpty(requests, limits);
 }
 
 /** Formats a memory limit, rounded down to whole pages as the kernel does. */
@@ -77,12 +77,14 @@ export function containerResourcesStatus(
   container: Container,
   { isRunning }: { readonly isRunning: boolean },
 ): NonNullable<PodStatus['resources']> {
-  const own = limitsOf(container);
+  const limits = limitsOf(container);
   const ofPod = podLevel(pod, 'limits');
-  const inherited = (['cpu', 'memory'] as const).filter((name) => own[name] === undefined && ofPod[name] !== undefined);
-  if (!isRunning || Object.keys(own).length === 0) return shown(requestsOf(container), own);
-  return shown(requestsOf(container), {
-    ...own,
+  const inherited = (['cpu', 'memory'] as const).filter(
+    (name) => limits[name] === undefined && ofPod[name] !== undefined,
+  );
+  if (!isRunning || Object.keys(limits).length === 0) return withoutEmpty(requestsOf(container), limits);
+  return withoutEmpty(requestsOf(container), {
+    ...limits,
     ...Object.fromEntries(inherited.map((name) => [name, ofPod[name]])),
   });
 }

@@ -10,7 +10,7 @@ interface Holder {
   readonly part: () => (bytes: number) => void;
 }
 
-interface Held {
+interface HeldConnection {
   bytes: number;
   readonly evict: () => void;
 }
@@ -18,7 +18,7 @@ interface Held {
 /** Owns the counts. Beyond the limit, the owner who holds most loses the connection that holds most. */
 export class HeldMemory {
   readonly #maxBytes: number;
-  readonly #owners = new Map<string, Set<Held>>();
+  readonly #owners = new Map<string, Set<HeldConnection>>();
   #bytes = 0;
 
   constructor(maxBytes: number) {
@@ -27,17 +27,17 @@ export class HeldMemory {
 
   /** Counts a connection of an owner, such as a namespace. `evict` must end the connection. */
   open(owner: string, evict: () => void): Holder {
-    const held: Held = { bytes: 0, evict };
-    const own = this.#owners.get(owner) ?? new Set();
-    this.#owners.set(owner, own.add(held));
+    const connection: HeldConnection = { bytes: 0, evict };
+    const connections = this.#owners.get(owner) ?? new Set();
+    this.#owners.set(owner, connections.add(connection));
     return {
-      close: () => this.#close(owner, held),
+      close: () => this.#close(owner, connection),
       part: () => {
         let before = 0;
         return (bytes) => {
           // A connection that was closed may still report.
-          if (this.#owners.get(owner)?.has(held) !== true) return;
-          held.bytes += bytes - before;
+          if (this.#owners.get(owner)?.has(connection) !== true) return;
+          connection.bytes += bytes - before;
           this.#bytes += bytes - before;
           before = bytes;
           while (this.#bytes > this.#maxBytes) if (!this.#evictOne()) return;
@@ -46,23 +46,25 @@ export class HeldMemory {
     };
   }
 
-  #close(owner: string, held: Held): void {
-    const own = this.#owners.get(owner);
-    if (own?.delete(held) !== true) return;
-    this.#bytes -= held.bytes;
-    if (own.size === 0) this.#owners.delete(owner);
+  #close(owner: string, connection: HeldConnection): void {
+    const connections = this.#owners.get(owner);
+    if (connections?.delete(connection) !== true) return;
+    this.#bytes -= connection.bytes;
+    if (connections.size === 0) this.#owners.delete(owner);
   }
 
   #evictOne(): boolean {
-    let largest: { readonly owner: string; readonly bytes: number; readonly own: ReadonlySet<Held> } | undefined;
-    for (const [owner, own] of this.#owners) {
-      const bytes = own.values().reduce((sum, held) => sum + held.bytes, 0);
-      if (bytes > (largest?.bytes ?? 0)) largest = { owner, bytes, own };
+    let largest:
+      | { readonly owner: string; readonly bytes: number; readonly connections: ReadonlySet<HeldConnection> }
+      | undefined;
+    for (const [owner, connections] of this.#owners) {
+      const bytes = connections.values().reduce((sum, connection) => sum + connection.bytes, 0);
+      if (bytes > (largest?.bytes ?? 0)) largest = { owner, bytes, connections };
     }
     if (largest === undefined) return false;
-    const held = largest.own.values().reduce((one, other) => (other.bytes > one.bytes ? other : one));
-    this.#close(largest.owner, held);
-    held.evict();
+    const connection = largest.connections.values().reduce((one, other) => (other.bytes > one.bytes ? other : one));
+    this.#close(largest.owner, connection);
+    connection.evict();
     return true;
   }
 }

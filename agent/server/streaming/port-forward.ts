@@ -54,7 +54,7 @@ interface Waiting {
 /** Serves until the connection is closed. */
 export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: PodPorts): Promise<void> {
   const waiting = new Map<string, Waiting>();
-  const gone = new AbortController();
+  const clientGone = new AbortController();
   const onStream = (stream: SpdyStream): void => {
     const type = stream.headers['streamtype'] ?? '';
     const request =
@@ -68,12 +68,12 @@ export async function forwardOverSpdy(transport: Duplex, head: Buffer, ports: Po
       other.timer.cancel();
       const [data, error] = type === 'data' ? [stream, other.stream] : [other.stream, stream];
       // The failures of the port are sent to the client. Any other one ends the connection.
-      forwardPair({ data, error }, ports, gone.signal).catch(() => transport.destroy());
+      forwardPair({ data, error }, ports, clientGone.signal).catch(() => transport.destroy());
     }
   };
   const connection = new SpdyConnection(transport, head, onStream, ports.onHeld);
   await connection.closed;
-  gone.abort(new Error('the client is gone'));
+  clientGone.abort(new Error('the client is gone'));
 }
 
 /**
@@ -160,7 +160,7 @@ function drained(stream: Duplex): Promise<void> {
 export function forwardOverChannels(socket: WebSocket, ports: readonly number[], podPorts: PodPorts): void {
   const { dial, describe, onHeld } = podPorts;
   const isBase64 = socket.protocol.includes('base64');
-  const gone = new AbortController();
+  const clientGone = new AbortController();
   const limitInput = (): void => {
     const waitingBytes = inputs.reduce((sum, input) => sum + input.waitingBytes, 0);
     onHeld(waitingBytes);
@@ -174,7 +174,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
     const announcement = Buffer.alloc(2);
     announcement.writeUInt16LE(port);
     Promise.all([send(2 * index, announcement), send(2 * index + 1, announcement)])
-      .then(() => dial(port, gone.signal))
+      .then(() => dial(port, clientGone.signal))
       .then(
         async (stream) => {
           const target = stream as Duplex;
@@ -202,7 +202,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
   });
   socket.on('error', () => socket.terminate());
   socket.on('close', () => {
-    gone.abort(new Error('the client is gone'));
+    clientGone.abort(new Error('the client is gone'));
     for (const input of inputs) input.close();
   });
 }

@@ -72,10 +72,7 @@ export class SizeQueue implements AsyncIterable<TerminalSize> {
   #ended = false;
   #wake: () => void = () => undefined;
 
-  /**
-   * Takes a size that the client sent as JSON, and ignores an invalid one. Never throws, because the text comes from the client
-   * and no caller catches the error.
-   */
+  /** Takes a size that the client sent as JSON. Never throws, and ignores an invalid one. */
   push(text: string): void {
     if (text.length > LONGEST_SIZE) return;
     let value: unknown;

@@ -82,9 +82,9 @@ export async function acceptSpdyCommand(
     if (expected.every((name) => found.has(name))) complete.resolve();
   };
   const connection = new SpdyConnection(socket, head, onStream, onHeld);
-  const gone = new AbortController();
+  const clientGone = new AbortController();
   const onClosed = (): void => {
-    gone.abort(new Error('the client is gone'));
+    clientGone.abort(new Error('the client is gone'));
     complete.reject(new Error('the client closed the connection before its streams were there'));
   };
   connection.closed.then(onClosed, onClosed);
@@ -103,13 +103,13 @@ export async function acceptSpdyCommand(
   const resize = found.get('resize');
   if (resize === undefined) sizes.end();
   else readSizes(resize, sizes);
-  gone.signal.addEventListener('abort', () => sizes.end(), { once: true });
+  clientGone.signal.addEventListener('abort', () => sizes.end(), { once: true });
   return {
     stdin: found.get('stdin'),
     stdout: found.get('stdout'),
     stderr: found.get('stderr'),
     resize: sizes,
-    signal: gone.signal,
+    signal: clientGone.signal,
     async finish(outcome) {
       await Promise.all([endStream(found.get('stdout')), endStream(found.get('stderr'))]);
       const error = found.get('error');

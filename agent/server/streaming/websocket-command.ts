@@ -100,7 +100,7 @@ export function acceptWebSocketCommand(
 ): RemoteCommand {
   const protocol = socket.protocol;
   const isBase64 = protocol.includes('base64');
-  const gone = new AbortController();
+  const clientGone = new AbortController();
   const sizes = new SizeQueue();
   const stdin = wanted.stdin ? new CommandInput(socket, onHeld) : undefined;
   // A command that exits closes the streams that it no longer reads.
@@ -130,7 +130,7 @@ export function acceptWebSocketCommand(
     else if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) stdin?.close();
   });
   socket.on('close', () => {
-    gone.abort(new Error('the client is gone'));
+    clientGone.abort(new Error('the client is gone'));
     stdin?.close();
     sizes.end();
   });
@@ -143,7 +143,7 @@ export function acceptWebSocketCommand(
     stdout,
     stderr,
     resize: sizes,
-    signal: gone.signal,
+    signal: clientGone.signal,
     async finish(outcome) {
       await Promise.all([endStream(stdout), endStream(stderr)]);
       const isModern = protocol.startsWith('v4') || protocol.startsWith('v5');

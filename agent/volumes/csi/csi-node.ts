@@ -94,8 +94,8 @@ export class CsiNode {
     const { labels, nodeIds } = change(node);
     const text = Object.keys(nodeIds).length === 0 ? null : JSON.stringify(nodeIds);
     const before = node.metadata.annotations?.[ANNOTATION_NODE_IDS] ?? null;
-    const has = Object.entries(labels).every(([key, value]) => ownMember(node.metadata.labels, key) === value);
-    if (has && text === before) return;
+    const hasLabels = Object.entries(labels).every(([key, value]) => ownMember(node.metadata.labels, key) === value);
+    if (hasLabels && text === before) return;
     const metadata = { labels, annotations: { [ANNOTATION_NODE_IDS]: text } };
     await this.#client.patch(nodes, '', this.#nodeName, { type: 'strategic', body: { metadata } });
   }

@@ -64,9 +64,9 @@ export class CpuState {
 
   /** Returns the CPUs that any container has exclusively. */
   allExclusive(): CpuSet {
-    const all = new Set<number>();
-    for (const cpus of this.#assigned.values()) for (const cpu of cpus) all.add(cpu);
-    return all;
+    const exclusive = new Set<number>();
+    for (const cpus of this.#assigned.values()) for (const cpu of cpus) exclusive.add(cpu);
+    return exclusive;
   }
 
   /** Writes the state file. Resolves when it is on disk, or the attempt has failed. */

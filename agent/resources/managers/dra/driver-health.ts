@@ -1,7 +1,6 @@
 /**
- * Follows the health of devices that DRA drivers report in a stream. The statuses of pods show it. Without a report, after the
- * timeout of the last one, and when the stream has ended, the health of a device is unknown. Rules and limits are those of the
- * kubelet.
+ * Follows the health of devices that DRA drivers report in a stream. Without a report, after the timeout of the last one,
+ * and when the stream has ended, the health of a device is unknown. Rules and limits are those of the kubelet.
  */
 import type { Logger } from '../../../../api/component/logger.ts';
 import { background } from '../../../../api/machinery/background.ts';
@@ -123,12 +122,12 @@ export class DriverHealth {
     const nowMs = this.#options.clock.monotonic();
     const before = this.#drivers.get(driver) ?? new Map<string, ReportedHealth>();
     const changed = new Set<string>();
-    const kept = new Map<string, ReportedHealth>();
+    const health = new Map<string, ReportedHealth>();
     for (const report of reports.slice(0, MAX_DEVICES)) {
       const key = healthKey(report.device?.poolName ?? '', report.device?.deviceName ?? '');
       const reported = reportedHealth(report, nowMs);
       const last = before.get(key);
-      kept.set(key, reported);
+      health.set(key, reported);
       if (
         last?.health !== reported.health ||
         last.message !== reported.message ||
@@ -137,11 +136,11 @@ export class DriverHealth {
         changed.add(key);
     }
     for (const [key, reported] of before) {
-      if (kept.has(key)) continue;
-      if (nowMs > reported.untilMs || kept.size >= MAX_DEVICES) changed.add(key);
-      else kept.set(key, reported);
+      if (health.has(key)) continue;
+      if (nowMs > reported.untilMs || health.size >= MAX_DEVICES) changed.add(key);
+      else health.set(key, reported);
     }
-    this.#drivers.set(driver, kept);
+    this.#drivers.set(driver, health);
     if (changed.size > 0) this.#options.onChange(driver, changed);
   }
 }

@@ -66,11 +66,11 @@ export function reservedMemory(
   }
   const types = new Set([...totals.keys(), ...Object.keys(nodeReserved).filter(isMemory)]);
   for (const type of types) {
-    const given = totals.get(type) ?? zero;
-    const kept = { ...parseQuantity(String(Math.round(nodeReserved[type] ?? 0))), format: 'BinarySI' as const };
-    if (compareQuantities(given, kept) !== 0)
+    const stated = totals.get(type) ?? zero;
+    const reserved = { ...parseQuantity(String(Math.round(nodeReserved[type] ?? 0))), format: 'BinarySI' as const };
+    if (compareQuantities(stated, reserved) !== 0)
       throw new StateError(
-        `the total amount ${quoteText(formatQuantity(given))} of type ${quoteText(type)} is not equal to the value ${quoteText(formatQuantity(kept))} determined by Node Allocatable feature: make --reserved-memory add up to what --kube-reserved, --system-reserved and --eviction-hard keep`,
+        `the total amount ${quoteText(formatQuantity(stated))} of type ${quoteText(type)} is not equal to the value ${quoteText(formatQuantity(reserved))} determined by Node Allocatable feature: make --reserved-memory add up to what --kube-reserved, --system-reserved and --eviction-hard keep`,
       );
   }
   if ([...result.values()].every((ofNode) => (ofNode['memory'] ?? 0) === 0))
@@ -82,9 +82,9 @@ export function reservedMemory(
 export function emptyMachineState(nodes: readonly NumaNode[], reserved: ReservedMemory): MachineState {
   const state: MachineState = {};
   for (const { id, memoryBytes, hugePages } of nodes) {
-    const kept = reserved.get(id) ?? {};
+    const ofNode = reserved.get(id) ?? {};
     const table = (total: number, type: string, hugePageBytes: number): MemoryTable => {
-      const systemReserved = kept[type] ?? 0;
+      const systemReserved = ofNode[type] ?? 0;
       const allocatable = Math.max(0, total - systemReserved - hugePageBytes);
       return { total, systemReserved, allocatable, reserved: 0, free: allocatable };
     };

@@ -13,7 +13,8 @@ export function maskOf(nodes: Iterable<number>): NumaMask {
 /** Returns the node ids of the set, in ascending order. */
 export function nodesOf(mask: NumaMask): number[] {
   const nodes: number[] = [];
-  for (let rest = mask, node = 0; rest > 0n; rest >>= 1n, node++) if ((rest & 1n) === 1n) nodes.push(node);
+  for (let remaining = mask, node = 0; remaining > 0n; remaining >>= 1n, node++)
+    if ((remaining & 1n) === 1n) nodes.push(node);
   return nodes;
 }
 
@@ -41,7 +42,7 @@ export function* combinations<T>(list: readonly T[], size: number, start = 0): G
   }
   for (let at = start; at <= list.length - size; at++) {
     const first = list[at] as T;
-    for (const rest of combinations(list, size - 1, at + 1)) yield [first, ...rest];
+    for (const others of combinations(list, size - 1, at + 1)) yield [first, ...others];
   }
 }
 

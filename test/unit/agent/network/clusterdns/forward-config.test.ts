@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { forwardConfig, stubServers } from '../../../../../agent/network/clusterdns/forward-config.ts';
 
-const SURROUNDINGS = { domain: 'cluster.local', own: ['10.96.0.10'] };
+const SURROUNDINGS = { domain: 'cluster.local', nameServers: ['10.96.0.10'] };
 const read = (stubDomains?: unknown, upstreamNameservers?: unknown) =>
   forwardConfig(
     {
