@@ -31,8 +31,8 @@ interface BodyOptions {
 }
 
 /**
- * Reads and decodes the body of a request. Rejects as `receiveBody` does, with an error of `check`, with a 415, or with a 400
- * that has kube-apiserver's message.
+ * Reads and decodes the body of a request. Rejects as `receiveBody` does, with an error of `check`, and with kube-apiserver's
+ * errors.
  */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);

@@ -223,10 +223,7 @@ class DirectClient implements Client {
     return rest;
   }
 
-  /**
-   * Authorizes a request, and returns its context. Rejects with a 403 if it is not allowed. Before, it waits until the copy of
-   * the storage is current, unless the request names a resource version.
-   */
+  /** Authorizes a request, and returns its context. Rejects with a 403 if it is not allowed. */
   async #allow(
     verb: string,
     resource: Resource,

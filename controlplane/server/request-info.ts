@@ -40,8 +40,8 @@ export class RequestInfoError extends Error {
 }
 
 /**
- * Returns the resource and the verb of a request. For a path that names no resource, returns the path and the method alone.
- * Throws a `RequestInfoError` if the path ends after `/watch`. `query` is called only if the verb or the name depends on it.
+ * Returns the resource and the verb of a request. Throws a `RequestInfoError` if the path ends after `/watch`. `query` is
+ * called only if the verb or the name depends on it.
  */
 export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
   const { decoded: path, segments } = from;

@@ -26,9 +26,8 @@ export interface PodTolerationRestrictionOptions {
 }
 
 /**
- * Creates the plugin. It adds the default tolerations to new pods, and the toleration of memory pressure to new and updated
- * pods that are not BestEffort. It refuses pods with a toleration that the whitelist does not cover, and with 500 if an
- * annotation is invalid.
+ * Creates the plugin. It adds the toleration of memory pressure to new and updated pods that are not BestEffort. It refuses
+ * pods with a toleration that the whitelist does not cover, and with 500 if an annotation is invalid.
  */
 export function podTolerationRestriction(listers: Listers, options: PodTolerationRestrictionOptions): AdmissionPlugin {
   const lister = listers.of(namespaces);

@@ -14,10 +14,7 @@ interface TruncationOptions {
 
 const sizeOf = (event: AuditEvent): number => Buffer.byteLength(stringifyJson(event));
 
-/**
- * Removes the objects of events that are too large, and splits batches that are too large. `onDropped` receives the number of
- * events that are lost because they are too large even then.
- */
+/** `onDropped` receives the number of events that are lost because they are too large even without their objects. */
 export function truncating(
   inner: EventSink,
   { maxEventBytes, maxBatchBytes, onDropped }: TruncationOptions,

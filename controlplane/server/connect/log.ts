@@ -12,8 +12,7 @@ const MAX_REASON_BYTES = 4 * MAX_REASON_CHARS;
 /** Streams a log of the agent to the client, by HTTP or by WebSocket. Throws the error of the agent as a Status. */
 export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTarget): Promise<void> {
   const isWebSocket = (request.header('upgrade') ?? '').toLowerCase() === 'websocket';
-  // Loaded at the first use, because it is rarely used. It is loaded before the request, because an error of the response must
-  // have a listener at once.
+  // Loaded before the request, because an error of the response must have a listener at once.
   const webSocket = isWebSocket ? await import('./log-websocket.ts') : undefined;
   const message = await requestTarget({
     ...target,

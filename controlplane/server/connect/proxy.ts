@@ -15,9 +15,8 @@ import { TEXT_TYPE } from '../../../api/http/media-types.ts';
 const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-uri', 'x-forwarded-proto', 'x-forwarded-host']);
 
 /**
- * Forwards a request to the target and the response to the client. Resolves when the response has ended. Headers that identify
- * the client to this server are stripped. A GET or HEAD of the root of the target without a slash at its end is redirected
- * (301) to the path with the slash.
+ * Forwards a request to the target and the response to the client. Resolves when the response has ended. A GET or HEAD of the
+ * root of the target without a slash at its end is redirected (301) to the path with the slash.
  */
 export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;

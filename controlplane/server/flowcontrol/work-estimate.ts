@@ -48,8 +48,7 @@ const WRITES: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delet
 
 /**
  * Returns the seats of a request. `bodyBytes` is the size of the body that was received. A watch that begins with the existing
- * objects counts as a list. The maximum is 15 % of the level's nominal seats, rounded up, and never more than 100. The minimum
- * is 1.
+ * objects counts as a list.
  */
 export function seatsOf(
   request: ApiRequest,

@@ -50,9 +50,7 @@ export function tokenRequestDefaults(object: KubeObject): void {
 }
 
 /**
- * Implements the subresource `token` of service accounts. Throws 404 if the account, or the object that the token is bound to,
- * does not exist; 409 if the request names another UID than one of them has; 422 for another name than that of the account and
- * for an invalid lifetime; and 400 if a token cannot be bound to the object.
+ * Implements the subresource `token` of service accounts. Throws kube-apiserver's errors for a request that cannot be granted.
  */
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
   const accounts = options.listers.of(serviceAccounts);

@@ -33,7 +33,7 @@ export interface Encryption {
 
 /**
  * Builds the encryption from its configuration file. Resolves to `undefined` if `path` is empty. Rejects if the file is invalid
- * or a key management service is not reachable, so that the server never starts with partial encryption.
+ * or a key management service is not reachable.
  */
 export async function buildEncryption(parts: EncryptionParts): Promise<Encryption | undefined> {
   const { path, clock, logger, metrics } = parts;
