@@ -69,7 +69,7 @@ test('the tables of docs/architecture.md list the districts from the highest to 
 });
 
 /** The sides whose districts each have a page, `README.md`. */
-const WITH_PAGES: readonly string[] = ['agent'];
+const WITH_PAGES: readonly string[] = ['agent', 'controlplane'];
 
 for (const side of WITH_PAGES)
   for (const district of districtsOf(side))
