@@ -1,5 +1,4 @@
 /** Runs the process of `orchlet controlplane`: a control plane, as a standby first if it is one, and its scheduled backups. */
-import { resolve } from 'node:path';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startPrepared } from '../../controlplane/main.ts';
@@ -8,7 +7,6 @@ import type { Preparation } from '../../controlplane/start/preparation.ts';
 import { backupOptions, checkBackupSchedule, type ScheduledBackups, scheduleBackups } from '../backup/schedule.ts';
 import { closePlane } from './close-plane.ts';
 import { logLastResortTo } from '../process/last-resort.ts';
-import { refuseForeign } from '../host/owner-rights.ts';
 import { optimizeRequests } from '../process/optimize-requests.ts';
 import { renewOnHangup } from '../process/renew-on-hangup.ts';
 import { settleMemory } from '../process/settle-memory.ts';
@@ -20,7 +18,6 @@ import { inOneLine } from '../process/start-failure.ts';
 
 /** Runs the control plane until a signal or a failure of its storage ends it. Resolves to the exit code of the process. */
 export async function runControlPlane(flags: ControlPlaneFlags, preparation: Preparation): Promise<number> {
-  refuseForeign(resolve(flags.dataDir), 'control plane');
   const logger = await createLogger({
     verbosity: flags.verbosity,
     format: flags.loggingFormat === 'json' ? 'json' : 'text',

@@ -1,9 +1,11 @@
 /**
  * `orchlet controlplane` runs a control plane, and its scheduled backups, until a signal or a failure of the storage ends it.
  */
+import { resolve } from 'node:path';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { prepareStart } from '../../controlplane/start/preparation.ts';
 import type { Command } from '../command-line/command.ts';
+import { refuseForeign } from '../host/owner-rights.ts';
 
 export const controlplane: Command = {
   description:
@@ -15,6 +17,7 @@ export const controlplane: Command = {
   ],
   async run(parsed) {
     const flags = parsed.values as unknown as ControlPlaneFlags;
+    refuseForeign(resolve(flags.dataDir), 'control plane');
     // What a start waits for begins before the other modules are loaded.
     const preparation = prepareStart(flags);
     const { runControlPlane } = await import('../cluster/run-controlplane.ts');

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeFolder, moveFile } from '../../api/machinery/replace-file.ts';
-import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
+import { LOG_FILE } from '../storage/sqlite/storage-thread.ts';
 import { FrameError } from './frames.ts';
 
 const INCOMING = 'incoming.db';

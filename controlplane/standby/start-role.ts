@@ -9,7 +9,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { makeFolder, moveFile, syncFolder } from '../../api/machinery/replace-file.ts';
 import { StartError } from '../model/start-error.ts';
-import { LOG_FILE } from '../storage/sqlite/log-copy.ts';
+import { LOG_FILE } from '../storage/sqlite/storage-thread.ts';
 import type { ClusterKeys } from './identity.ts';
 import { readRole, writeRole } from './role.ts';
 import { ANSWER_MS, promotionOf, reportOf } from './successor.ts';

@@ -20,10 +20,8 @@ import { refuseOtherRole } from '../standby/role.ts';
 import { refuseSuccessor } from '../standby/successor.ts';
 import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storages } from '../storage/storages.ts';
+import { sqliteOptions } from './preparation.ts';
 import type { Setting } from './setting.ts';
-
-/** The space that the storage reserves, so that compaction works on a full disk. */
-const DISK_RESERVE_BYTES = 16 * 1024 * 1024;
 
 /** What this phase adds for the phases after it. */
 export interface StoresPhase extends Storages {
@@ -121,9 +119,8 @@ async function openStorages(
     backend === 'memory'
       ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
       : await openSqliteStorage({
-          directory: join(directory, 'storage'),
+          ...sqliteOptions(directory),
           thread: preparation.storageThread,
-          reserveBytes: DISK_RESERVE_BYTES,
           clock,
           logger,
           stamp: stampRevision,

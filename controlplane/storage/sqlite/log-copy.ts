@@ -6,10 +6,7 @@ import { join } from 'node:path';
 import { type LogMarks, marksAfterLeap } from '../log-backend.ts';
 import { type RecordColumns, type RecordMark, recordsBetween } from '../stored-log.ts';
 import { checksumOf } from './row-checksum.ts';
-import { StorageThread } from './storage-thread.ts';
-
-/** The name of the database below the data directory. A copy has the name that it keeps as a storage. */
-export const LOG_FILE = 'orchlet.db';
+import { LOG_FILE, StorageThread } from './storage-thread.ts';
 
 /** An open copy. Methods reject with `StorageError`. */
 export class LogCopy {

@@ -2,7 +2,6 @@
  * Opens the embedded storage: a revision log whose records a worker thread keeps in `<directory>/orchlet.db`. One process at a
  * time may open it, and `<directory>/orchlet.db.pid` contains its id.
  */
-import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
@@ -12,15 +11,14 @@ import { StorageError, type Storage } from '../storage.ts';
 import { type LogPage, type RecordColumns, type RecordMark, storedValues } from '../stored-log.ts';
 import { plainValues, type ValueTransformer } from '../value-transformer.ts';
 import { GroupEnds } from './group-ends.ts';
-import type { WorkerOptions } from './protocol.ts';
-import { type Loaded, StorageThread } from './storage-thread.ts';
+import { type Loaded, openingOptions, StorageThread } from './storage-thread.ts';
 
 /** The size of a page that has every record of one commit, encryption included. */
 const GROUP_BYTES = 16 * 1024 * 1024;
 
 interface SqliteStorageOptions {
   readonly directory: string;
-  /** A thread that was started before and has opened nothing. By default, one is started. */
+  /** A thread that was started before. It has opened nothing yet, or this database. By default, one is started. */
   readonly thread?: StorageThread | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -51,16 +49,8 @@ interface SqliteStorageOptions {
  */
 export async function openSqliteStorage(options: SqliteStorageOptions): Promise<Storage> {
   const { directory, clock, logger, stamp, transformer = plainValues, historyLimitBytes, onFailure } = options;
-  const file = join(directory, 'orchlet.db');
-  const workerOptions: WorkerOptions = {
-    file,
-    lockFile: `${file}.pid`,
-    sizeLimitBytes: options.sizeLimitBytes ?? 0,
-    reserveBytes: options.reserveBytes ?? 0,
-    sendsRecords: true,
-  };
   const thread = options.thread ?? new StorageThread();
-  const loaded = await thread.open(workerOptions);
+  const loaded = await thread.open(openingOptions(directory, options));
   const backend = new SqliteBackend(thread, transformer);
   const log = new RevisionLog({
     clock,

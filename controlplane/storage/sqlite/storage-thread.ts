@@ -1,15 +1,28 @@
 /** Runs the thread that owns a SQLite file (`worker.ts`) and exchanges messages with it. */
+import { join } from 'node:path';
 import type { LogPage, RecordColumns, RecordMark } from '../stored-log.ts';
 import { Worker } from 'node:worker_threads';
 import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
 
+/** The name of the database below the data directory. A copy has the name that it keeps as a storage. */
+export const LOG_FILE = 'orchlet.db';
+
 /** What the file held when it was opened: all records in order, in chunks, and the marks of the log. */
 export interface Loaded {
   readonly chunks: RecordColumns[];
   readonly marks: LogMarks;
   readonly newest: RecordMark | undefined;
+}
+
+/** Returns the options with which a control plane opens its database in a directory. */
+export function openingOptions(
+  directory: string,
+  { sizeLimitBytes = 0, reserveBytes = 0 }: { readonly sizeLimitBytes?: number; readonly reserveBytes?: number },
+): WorkerOptions {
+  const file = join(directory, LOG_FILE);
+  return { file, lockFile: `${file}.pid`, sizeLimitBytes, reserveBytes, sendsRecords: true };
 }
 
 type Result = LogPage | boolean | undefined;
@@ -57,8 +70,12 @@ export class StorageThread {
     this.#worker.unref();
   }
 
-  /** Opens the database. Resolves when all records are loaded. Rejects with a StorageError. It is called once. */
+  /**
+   * Opens the database. Resolves when all records are loaded. Rejects with a StorageError. A later call with the same options
+   * has the result of the first one.
+   */
   open(options: WorkerOptions): Promise<Loaded> {
+    if (this.#isOpened) return this.#opened;
     this.#isOpened = true;
     this.#worker.ref();
     this.#worker.postMessage(options);

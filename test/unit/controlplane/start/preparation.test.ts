@@ -1,11 +1,12 @@
 /** Tests what is begun before the modules of a control plane are loaded. */
 import assert from 'node:assert/strict';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { parseFlags } from '../../../../api/component/flags.ts';
 import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
-import { prepareStart } from '../../../../controlplane/start/preparation.ts';
+import { prepareStart, sqliteOptions } from '../../../../controlplane/start/preparation.ts';
+import { openingOptions } from '../../../../controlplane/storage/sqlite/storage-thread.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 for (const [name, words, hasKey, wanted] of [
@@ -29,3 +30,34 @@ for (const [name, words, hasKey, wanted] of [
     await storageThread?.close();
     assert.deepEqual(begun, wanted);
   });
+
+for (const [name, files, isOpened] of [
+  ['the database of a new data directory is opened at once', [], true],
+  ['the database of an existing one is opened at once', ['storage/orchlet.db-wal', 'storage/orchlet.db.pid'], true],
+  ['no database is opened beside a role', ['storage/role.json'], false],
+  ['no database is opened beside the list of standbys that may be promoted', ['storage/standbys.json'], false],
+  ['no database is opened after an interrupted restore', ['restore-unfinished'], false],
+] as const)
+  test(name, async (t) => {
+    const directory = temporaryFolder();
+    t.after(() => rmSync(directory, { recursive: true }));
+    for (const file of files) {
+      mkdirSync(dirname(join(directory, file)), { recursive: true });
+      writeFileSync(join(directory, file), '');
+    }
+    const { values } = parseFlags(controlPlaneFlags, [`--data-dir=${directory}`]);
+    const { storageThread } = prepareStart(values);
+    await storageThread?.close();
+    assert.equal(existsSync(join(directory, 'storage/orchlet.db')), isOpened);
+  });
+
+test('what is opened at once is what the storage opens', async (t) => {
+  const directory = temporaryFolder();
+  t.after(() => rmSync(directory, { recursive: true }));
+  const { values } = parseFlags(controlPlaneFlags, [`--data-dir=${directory}`]);
+  const { storageThread } = prepareStart(values);
+  const { directory: storage, ...options } = sqliteOptions(directory);
+  const loaded = await storageThread?.open(openingOptions(storage, options));
+  assert.deepEqual(loaded?.chunks, []);
+  await storageThread?.close();
+});
