@@ -99,9 +99,9 @@ function equality(operator: Operator, a: Compiled, b: Compiled): Compiled {
     type: bool,
     run(frame) {
       const [left, right] = [a.run(frame), b.run(frame)];
-      const [ours, theirs] = [extent(left), extent(right)];
-      frame.spend(1 + Math.ceil(Math.min(ours, theirs) / 10));
-      if (ours === theirs) frame.spend(comparingCost(left));
+      const [leftExtent, rightExtent] = [extent(left), extent(right)];
+      frame.spend(1 + Math.ceil(Math.min(leftExtent, rightExtent) / 10));
+      if (leftExtent === rightExtent) frame.spend(comparingCost(left));
       return equal(left, right) === wanted;
     },
   };

@@ -220,9 +220,9 @@ export function equal(a: CelValue, b: CelValue): boolean {
     return Array.isArray(b) && a.length === b.length && a.every((item, index) => equal(adapt(item), adapt(b[index])));
   }
   if (Array.isArray(b)) return false;
-  const [mine, theirs] = [entriesOf(a), entriesOf(b)];
-  if (mine === undefined || theirs === undefined || mine.length !== theirs.length) return false;
-  return mine.every(([key, value]) => {
+  const [entries, otherEntries] = [entriesOf(a), entriesOf(b)];
+  if (entries === undefined || otherEntries === undefined || entries.length !== otherEntries.length) return false;
+  return entries.every(([key, value]) => {
     const other = member(b, key);
     return other !== undefined && equal(value, other);
   });

@@ -44,8 +44,8 @@ export function clientMetrics(metrics: MetricsRegistry): RequestObserver {
   );
   const hosts = new Map<string, string>();
   const hostOf = ({ server }: ObservedRequest): string => {
-    const known = hosts.get(server);
-    if (known !== undefined) return known;
+    const knownHost = hosts.get(server);
+    if (knownHost !== undefined) return knownHost;
     if (hosts.size >= MAX_HOSTS) return OTHER_HOSTS;
     const host = URL.parse(server)?.host || server;
     hosts.set(server, host);

@@ -18,16 +18,16 @@ const PART = /^(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/;
 /** Returns milliseconds, or `undefined` if the text is not a duration. */
 export function parseDuration(text: string): number | undefined {
   const negative = text.startsWith('-');
-  let rest = negative || text.startsWith('+') ? text.slice(1) : text;
-  if (rest === '0') return 0;
-  if (rest === '') return undefined;
+  let unread = negative || text.startsWith('+') ? text.slice(1) : text;
+  if (unread === '0') return 0;
+  if (unread === '') return undefined;
   let total = 0;
-  while (rest !== '') {
-    const match = PART.exec(rest);
+  while (unread !== '') {
+    const match = PART.exec(unread);
     const [whole, amount, unit] = match ?? [];
     if (whole === undefined || amount === undefined || unit === undefined) return undefined;
     total += Number(amount) * (UNIT_MS.get(unit) ?? 0);
-    rest = rest.slice(whole.length);
+    unread = unread.slice(whole.length);
   }
   return negative ? -total : total;
 }

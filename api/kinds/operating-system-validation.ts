@@ -80,12 +80,14 @@ export function hostProcessErrors(spec: PodSpec, path: string): FieldError[] {
   let hosted = 0;
   for (const [container, at] of containersOf(spec, path)) {
     total++;
-    const own = container.securityContext?.windowsOptions?.hostProcess;
-    if (ofPod !== undefined && own !== undefined && ofPod !== own) {
+    const ofContainer = container.securityContext?.windowsOptions?.hostProcess;
+    if (ofPod !== undefined && ofContainer !== undefined && ofPod !== ofContainer) {
       const field = `${at}.securityContext.windowsOptions.hostProcess`;
-      errors.push(invalid(field, own, `pod hostProcess value must be identical if both are specified, was ${ofPod}`));
+      errors.push(
+        invalid(field, ofContainer, `pod hostProcess value must be identical if both are specified, was ${ofPod}`),
+      );
     }
-    if (own ?? ofPod ?? false) hosted++;
+    if (ofContainer ?? ofPod ?? false) hosted++;
   }
   if (hosted === 0) return errors;
   if (hosted !== total) {

@@ -33,9 +33,9 @@ export function qosClassOf(spec: Pick<PodSpec, 'resources' | 'containers' | 'ini
   let guaranteed = true;
   for (const part of parts) {
     for (const [name, value] of computeAmounts(part?.requests)) requests.set(name, (requests.get(name) ?? 0n) + value);
-    const own = computeAmounts(part?.limits);
-    for (const [name, value] of own) limits.set(name, (limits.get(name) ?? 0n) + value);
-    if (own.size < COMPUTE.length) guaranteed = false;
+    const ofPart = computeAmounts(part?.limits);
+    for (const [name, value] of ofPart) limits.set(name, (limits.get(name) ?? 0n) + value);
+    if (ofPart.size < COMPUTE.length) guaranteed = false;
   }
   if (requests.size === 0 && limits.size === 0) return 'BestEffort';
   if (guaranteed && requests.size === limits.size && [...requests].every(([name, value]) => limits.get(name) === value))

@@ -39,12 +39,12 @@ export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
 }
 
 function claimStatusErrors(pod: Pod): FieldError[] {
-  const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
+  const claimNames = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
   const seen = new Set<string>();
   return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: claimName }, index) => {
     const at = `status.resourceClaimStatuses[${index}]`;
     const errors: FieldError[] = [];
-    if (!known.has(name))
+    if (!claimNames.has(name))
       errors.push(invalid(`${at}.name`, name, 'must match the name of an entry in `spec.resourceClaims`'));
     if (seen.has(name)) errors.push(duplicate(`${at}.name`, name));
     seen.add(name);
@@ -65,18 +65,18 @@ function extendedClaimErrors({ spec, status }: Pod): FieldError[] {
   const containers = new Map(initAndMainContainers(spec).map((one) => [one.name, one]));
   const seen = new Set<string>();
   for (const [index, { containerName = '', resourceName = '', requestName = '' }] of mappings.entries()) {
-    const own = `${at}.requestMappings[${index}]`;
+    const mappingPath = `${at}.requestMappings[${index}]`;
     const container = containers.get(containerName);
-    if (container === undefined) errors.push(invalid(`${own}.containerName`, containerName, NO_CONTAINER));
+    if (container === undefined) errors.push(invalid(`${mappingPath}.containerName`, containerName, NO_CONTAINER));
     else if ((container.resources?.requests as Record<string, unknown> | undefined)?.[resourceName] === undefined)
-      errors.push(invalid(`${own}.resourceName`, resourceName, NO_REQUEST));
+      errors.push(invalid(`${mappingPath}.resourceName`, resourceName, NO_REQUEST));
     errors.push(...invalidFor(`${at}.requestName`, requestName, dnsLabelErrors(requestName)));
     const key = [containerName, resourceName, requestName].join('\n');
     if (seen.has(key))
       errors.push(
-        duplicate(`${own}.containerName`, containerName),
-        duplicate(`${own}.resourceName`, resourceName),
-        duplicate(`${own}.requestName`, requestName),
+        duplicate(`${mappingPath}.containerName`, containerName),
+        duplicate(`${mappingPath}.resourceName`, resourceName),
+        duplicate(`${mappingPath}.requestName`, requestName),
       );
     seen.add(key);
   }
@@ -94,8 +94,10 @@ type Addresses = readonly { readonly ip?: string | undefined }[];
 /** Validates a list of addresses, which has at most one address of each family. */
 function addressErrors(list: 'podIPs' | 'hostIPs', addresses: Addresses, old: Addresses): FieldError[] {
   const field = `status.${list}`;
-  const known = new Set(old.map(({ ip }) => ip));
-  const errors = addresses.flatMap(({ ip = '' }, index) => (known.has(ip) ? [] : ipErrors(`${field}[${index}]`, ip)));
+  const oldAddresses = new Set(old.map(({ ip }) => ip));
+  const errors = addresses.flatMap(({ ip = '' }, index) =>
+    oldAddresses.has(ip) ? [] : ipErrors(`${field}[${index}]`, ip),
+  );
   if (addresses.length < 2) return errors;
   const families = addresses.map(({ ip = '' }) => parseIp(ip)?.family);
   const unreadable = families.indexOf(undefined);
@@ -140,9 +142,9 @@ function deviceErrors(pod: Pod, list: 'containerStatuses' | 'initContainerStatus
       if (container !== undefined) errors.push(...allocatedErrors(`${at}.name`, name, container));
       const seen = new Set<string>();
       for (const [which, { health = '', resourceID = '' }] of resources.entries()) {
-        const own = `${at}.resources[${which}]`;
-        if (!HEALTH.includes(health)) errors.push(unsupportedValue(`${own}.health`, health, HEALTH));
-        if (seen.has(resourceID)) errors.push(duplicate(`${own}.resourceID`, resourceID));
+        const resourcePath = `${at}.resources[${which}]`;
+        if (!HEALTH.includes(health)) errors.push(unsupportedValue(`${resourcePath}.health`, health, HEALTH));
+        if (seen.has(resourceID)) errors.push(duplicate(`${resourcePath}.resourceID`, resourceID));
         seen.add(resourceID);
       }
     }
@@ -154,13 +156,13 @@ type Container = NonNullable<NonNullable<Pod['spec']>['containers']>[number];
 
 function allocatedErrors(field: string, name: string, { resources }: Container): FieldError[] {
   if (name.startsWith('claim:')) {
-    const known = (resources?.claims ?? []).some(
+    const isListed = (resources?.claims ?? []).some(
       (claim) => name === `claim:${claim.name ?? ''}${(claim.request ?? '') === '' ? '' : `/${claim.request}`}`,
     );
     const text =
       "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
-    return known ? [] : [invalid(field, name, text)];
+    return isListed ? [] : [invalid(field, name, text)];
   }
-  const known = (resources?.requests as Record<string, unknown> | undefined)?.[name] !== undefined;
-  return known ? [] : [invalid(field, name, "must match one of the container's resource requests")];
+  const isListed = (resources?.requests as Record<string, unknown> | undefined)?.[name] !== undefined;
+  return isListed ? [] : [invalid(field, name, "must match one of the container's resource requests")];
 }

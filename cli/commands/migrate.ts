@@ -78,8 +78,8 @@ async function toSqlite(directory: string, layout: EtcdLayout, io: CommandIo): P
     leapAhead(join(fresh, STORAGE_FILE));
     assertSame(contents, await contentsInEtcd(layout));
     const old = await exchangeData(directory, fresh, [dirname(STORAGE_FILE)]);
-    const kept = old === undefined ? '' : `; what was there is in ${old}`;
-    io.stdout.write(`${directory} has the ${contents.objects} objects of ${layout.etcd.endpoint}${kept}\n`);
+    const oldData = old === undefined ? '' : `; what was there is in ${old}`;
+    io.stdout.write(`${directory} has the ${contents.objects} objects of ${layout.etcd.endpoint}${oldData}\n`);
   } finally {
     await rm(fresh, { recursive: true, force: true });
   }

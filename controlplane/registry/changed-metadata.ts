@@ -19,8 +19,8 @@ export function changedMetadataErrors(
   const { builtIn, info, strategy } = store;
   const namespaced = info.namespaced;
   const parts = partErrors(object.metadata);
-  const own = { nameRule: nameRuleOf(strategy, object), anyPrefix: strategy.generateName === 'unchecked' };
-  const run = (check: MetadataCheck, rules: typeof own = own): FieldError[] => {
+  const kindRules = { nameRule: nameRuleOf(strategy, object), anyPrefix: strategy.generateName === 'unchecked' };
+  const run = (check: MetadataCheck, rules: typeof kindRules = kindRules): FieldError[] => {
     const ofCore = builtIn && (check === 'update' || check === 'whole');
     return check === 'update' || check === 'plainUpdate'
       ? validateMetadataUpdate(object.metadata, old.metadata, { builtIn: ofCore }, parts)

@@ -73,8 +73,8 @@ class KeptEncodings implements Encodings {
   }
 
   #cachedOf(entry: Entry): Cached {
-    const kept = entry.encodings;
-    if (kept instanceof Cached && kept.owner === this) return kept;
+    const stored = entry.encodings;
+    if (stored instanceof Cached && stored.owner === this) return stored;
     const cached = new Cached(this);
     entry.encodings = cached;
     return cached;
@@ -98,8 +98,8 @@ class KeptEncodings implements Encodings {
     }
     const form = include === 'Metadata' ? version : include;
     cached.rows ??= new Map();
-    const kept = cached.rows.get(form);
-    if (kept !== undefined && nowMs >= kept.fromMs && nowMs < kept.untilMs) return kept.parts;
+    const row = cached.rows.get(form);
+    if (row !== undefined && nowMs >= row.fromMs && nowMs < row.untilMs) return row.parts;
     const cells = cached.cells ?? [];
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : this.metadata(entry, version);
     const parts = rowParts(cells, nowMs, cached.conditions ?? '', object);

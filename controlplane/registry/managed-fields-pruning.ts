@@ -41,19 +41,19 @@ export function* prune(
     owned.set(ownerView, union(owned.get(ownerView) ?? emptySet, owner.fields));
   }
   yield;
-  let kept = asObject(removePaths(type, converted, lastNamed));
+  let pruned = asObject(removePaths(type, converted, lastNamed));
   let at = view;
   for (const [next, fields] of owned) {
-    if (next !== at) kept = yield* next.convert(yield* at.restore(kept));
+    if (next !== at) pruned = yield* next.convert(yield* at.restore(pruned));
     at = next;
-    kept = yield* withOwned(next.type, next === view ? converted : yield* next.convert(merged), kept, fields);
+    pruned = yield* withOwned(next.type, next === view ? converted : yield* next.convert(merged), pruned, fields);
   }
-  if (at !== view) kept = yield* view.convert(yield* at.restore(kept));
+  if (at !== view) pruned = yield* view.convert(yield* at.restore(pruned));
   yield;
   // Keeps a field that was removed only because it was below a removed one, if the applier did not own it.
   const before = withNamedMembers(type, fieldSetOf(type, converted));
-  const keptSet = withNamedMembers(type, fieldSetOf(type, kept));
-  const removed = intersection(difference(before, keptSet), lastNamed);
+  const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
+  const removed = intersection(difference(before, prunedSet), lastNamed);
   return yield* view.restore(asObject(removePaths(type, converted, removed)));
 }
 
@@ -63,6 +63,6 @@ function* withOwned(type: MergeType, merged: JsonObject, pruned: JsonObject, own
   yield;
   const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
   yield;
-  const kept = union(prunedSet, withNamedMembers(type, owned));
-  return asObject(removePaths(type, merged, difference(mergedSet, kept)));
+  const ownedSet = union(prunedSet, withNamedMembers(type, owned));
+  return asObject(removePaths(type, merged, difference(mergedSet, ownedSet)));
 }

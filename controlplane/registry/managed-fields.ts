@@ -276,8 +276,8 @@ function* applyManaged(request: ApplyRequest): Pausing<KubeObject> {
   reportDuplicates(request);
   if (live !== undefined && jsonEqual(object, current)) {
     // The store may modify the result, so it must not share parts with the cached object.
-    const kept = withLastApplied(cloneJson(live) as unknown as JsonObject, config, live, writer.manager);
-    return withManagedFields(kept as unknown as KubeObject, entriesOf(owners, live));
+    const liveCopy = withLastApplied(cloneJson(live) as unknown as JsonObject, config, live, writer.manager);
+    return withManagedFields(liveCopy as unknown as KubeObject, entriesOf(owners, live));
   }
   const result = yield* conform(
     expected,

@@ -94,16 +94,16 @@ export function dropRepeatedOwners(
   if (owners === undefined || owners === null || owners.length < 2) return;
   const seen = new Set<string>();
   const repeated = new Set<string>();
-  const kept: OwnerReference[] = [];
+  const distinct: OwnerReference[] = [];
   for (const owner of owners) {
     const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = owner;
     const key = stringifyJson([apiVersion, kind, name, uid, controller, blockOwnerDeletion]);
     if (seen.has(key)) repeated.add(uid);
-    else kept.push(owner);
+    else distinct.push(owner);
     seen.add(key);
   }
   if (repeated.size === 0) return;
-  object.metadata.ownerReferences = kept;
+  object.metadata.ownerReferences = distinct;
   const when = afterAdmission ? ' after mutating admission happens' : '';
   context.warn(
     `.metadata.ownerReferences contains duplicate entries${when}; ${DEDUPLICATED} ${[...repeated].join(', ')}`,

@@ -89,16 +89,16 @@ export function disownReplicas({ metadata }: KubeObject, replicasPath: readonly 
 }
 
 function hasField(set: JsonValue | undefined, path: readonly string[]): boolean {
-  const [name, ...rest] = path;
+  const [name, ...below] = path;
   if (name === undefined) return set !== undefined;
-  return isJsonObject(set) && hasField(ownMember(set, `f:${name}`), rest);
+  return isJsonObject(set) && hasField(ownMember(set, `f:${name}`), below);
 }
 
 /** Returns the set of fields without the field at the path. A set that is empty then is removed from the set around it. */
-function withoutField(set: JsonObject, [name = '', ...rest]: readonly string[]): JsonObject {
+function withoutField(set: JsonObject, [name = '', ...below]: readonly string[]): JsonObject {
   const { [`f:${name}`]: inner, ...others } = set;
-  if (!isJsonObject(inner) || rest.length === 0) return others;
-  const left = withoutField(inner, rest);
+  if (!isJsonObject(inner) || below.length === 0) return others;
+  const left = withoutField(inner, below);
   return isEmpty(left) ? others : { ...others, [`f:${name}`]: left };
 }
 

@@ -32,8 +32,8 @@ export function servedMatcher(
 
 /** Removes the selectors that only a converted object can match. */
 export function storedSelectors<Options extends Selectors>(options: Options): Options {
-  const kept = options.fieldSelector.requirements.filter(({ field }) => isIdentity(field));
-  return { ...options, labelSelector: everything, fieldSelector: newFieldSelector(kept) };
+  const identityRequirements = options.fieldSelector.requirements.filter(({ field }) => isIdentity(field));
+  return { ...options, labelSelector: everything, fieldSelector: newFieldSelector(identityRequirements) };
 }
 
 /** The minimum number of objects that are converted for a page. */
@@ -97,8 +97,8 @@ export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
   return {
     isPatient: client.isPatient === true,
     onEvents(events) {
-      const kept = events.flatMap(eventsFor);
-      return kept.length === 0 ? true : client.onEvents(kept);
+      const shownEvents = events.flatMap(eventsFor);
+      return shownEvents.length === 0 ? true : client.onEvents(shownEvents);
     },
     onEnd: () => client.onEnd(),
   };

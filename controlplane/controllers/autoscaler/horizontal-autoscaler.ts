@@ -64,7 +64,7 @@ export function horizontalAutoscaler(get: RawGet): RunController {
       update: (previous, current) => {
         if (!semanticEqual(previous.spec, current.spec)) loop.enqueue(current);
       },
-      delete: (gone) => controller.forget(keyOf(gone)),
+      delete: (deleted) => controller.forget(keyOf(deleted)),
     });
     return loop.run(signal, autoscalers, podCache);
   };

@@ -50,8 +50,8 @@ export const runBootstrapSigner: RunController = (environment, signal) => {
       const map = maps.get(PUBLIC_NAMESPACE, CLUSTER_INFO);
       const content = map?.data?.['kubeconfig'];
       if (map === undefined || content === undefined) return;
-      const kept = Object.fromEntries(Object.entries(map.data ?? {}).filter(([key]) => !key.startsWith(PREFIX)));
-      const data = { ...kept, ...wantedSignatures(content, tokens.list(), clock.now()) };
+      const otherKeys = Object.fromEntries(Object.entries(map.data ?? {}).filter(([key]) => !key.startsWith(PREFIX)));
+      const data = { ...otherKeys, ...wantedSignatures(content, tokens.list(), clock.now()) };
       if (!semanticEqual(data, map.data)) await client.update(configMaps, { ...map, data });
     },
   });

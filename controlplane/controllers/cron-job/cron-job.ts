@@ -190,9 +190,9 @@ class CronJobController {
     const created = await this.#create(cronJob, due);
     if (created === undefined) return status;
     const { name = '', namespace = '', uid = '', resourceVersion = '' } = created.metadata;
-    const kept = replaces ? [] : active.filter((reference) => reference.uid !== uid);
+    const stillActive = replaces ? [] : active.filter((reference) => reference.uid !== uid);
     const reference = { apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion };
-    return withActive({ ...status, lastScheduleTime: formatTime(due) }, [...kept, reference]);
+    return withActive({ ...status, lastScheduleTime: formatTime(due) }, [...stillActive, reference]);
   }
 
   /**

@@ -106,7 +106,7 @@ class DaemonSetController {
       template: set.spec?.template ?? {},
       collisionCount: set.status?.collisionCount ?? 0,
     });
-    const own = await claim({
+    const claimed = await claim({
       client,
       owner: set,
       ownerResource: daemonSets,
@@ -116,7 +116,7 @@ class DaemonSetController {
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
     // A finished pod that only waits for its finalizers counts for nothing.
-    const counted = own.filter((pod) => !isPodFinished(pod) || !isPodTerminating(pod));
+    const counted = claimed.filter((pod) => !isPodFinished(pod) || !isPodTerminating(pod));
     const byNode = Map.groupBy(counted, nodeOf);
     const input = { set, nodes: this.#nodes.list(), byNode, hash: nameHash(update), nowMs: clock.now() };
     let failure: unknown;
@@ -124,7 +124,10 @@ class DaemonSetController {
     const status = computeDaemonStatus(input);
     if (!semanticEqual(status, set.status))
       await client.update(daemonSets, { ...set, status }, { subresource: 'status' });
-    const used = new Set([update.metadata.name ?? '', ...own.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? '')]);
+    const used = new Set([
+      update.metadata.name ?? '',
+      ...claimed.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? ''),
+    ]);
     await truncateRevisions(client, all, used, set.spec?.revisionHistoryLimit ?? 10);
     const minReady = set.spec?.minReadySeconds ?? 0;
     if (minReady > 0 && (status.numberReady ?? 0) !== (status.numberAvailable ?? 0))

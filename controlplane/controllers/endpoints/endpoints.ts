@@ -96,17 +96,19 @@ export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset
   let room = MAX_ADDRESSES;
   let truncated = false;
   const take = (list: Address[] | undefined): Address[] => {
-    const kept = (list ?? []).slice(0, room);
-    truncated ||= kept.length < (list ?? []).length;
-    room -= kept.length;
-    return kept;
+    const fitting = (list ?? []).slice(0, room);
+    truncated ||= fitting.length < (list ?? []).length;
+    room -= fitting.length;
+    return fitting;
   };
   const ready = subsets.map((subset) => take(subset.addresses));
-  const kept = subsets.map((subset, at) =>
+  const truncatedSubsets = subsets.map((subset, at) =>
     tidy({ addresses: ready[at] ?? [], notReadyAddresses: take(subset.notReadyAddresses), ports: subset.ports ?? [] }),
   );
   return {
-    subsets: kept.filter((subset) => subset.addresses !== undefined || subset.notReadyAddresses !== undefined),
+    subsets: truncatedSubsets.filter(
+      (subset) => subset.addresses !== undefined || subset.notReadyAddresses !== undefined,
+    ),
     truncated,
   };
 }
@@ -140,9 +142,9 @@ export const runEndpoints: RunController = (environment, signal) => {
         semanticEqual(current.metadata.labels, labels)
       )
         return;
-      const { [OVER_CAPACITY]: _, [TRIGGER_TIME]: __, ...kept } = current?.metadata.annotations ?? {};
+      const { [OVER_CAPACITY]: _, [TRIGGER_TIME]: __, ...userAnnotations } = current?.metadata.annotations ?? {};
       const annotations = {
-        ...kept,
+        ...userAnnotations,
         ...triggerTime(service, members),
         ...(truncated ? { [OVER_CAPACITY]: 'truncated' } : {}),
       };

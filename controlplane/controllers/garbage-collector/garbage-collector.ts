@@ -295,9 +295,9 @@ class GarbageCollector {
   }
 
   async #dropReferences(node: GraphNode, live: KubeObject, uids: ReadonlySet<string>): Promise<void> {
-    const kept = (live.metadata.ownerReferences ?? []).filter((reference) => !uids.has(reference.uid));
-    if (kept.length === (live.metadata.ownerReferences ?? []).length) return;
-    await this.#patchMetadata(node, live, { ownerReferences: kept.length === 0 ? null : kept });
+    const remaining = (live.metadata.ownerReferences ?? []).filter((reference) => !uids.has(reference.uid));
+    if (remaining.length === (live.metadata.ownerReferences ?? []).length) return;
+    await this.#patchMetadata(node, live, { ownerReferences: remaining.length === 0 ? null : remaining });
   }
 
   async #unblockOwners(node: GraphNode, live: KubeObject): Promise<void> {

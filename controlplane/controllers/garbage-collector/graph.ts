@@ -219,9 +219,9 @@ export function decide(options: {
 }): Decision {
   const uidsWith = (verdict: Verdict): string[] =>
     options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
-  const gone = [...uidsWith('dangling'), ...uidsWith('waiting')];
-  if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
-  if (uidsWith('solid').length > 0) return { kind: 'drop-references', uids: new Set(gone) };
+  const unneededOwners = [...uidsWith('dangling'), ...uidsWith('waiting')];
+  if (options.owners.length === 0 || unneededOwners.length === 0) return { kind: 'keep' };
+  if (uidsWith('solid').length > 0) return { kind: 'drop-references', uids: new Set(unneededOwners) };
   if (uidsWith('waiting').length > 0 && options.hasDependents) {
     // Breaks a cycle of owners that all wait for each other.
     return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };

@@ -82,7 +82,7 @@ export async function applyObject(
 
 /** Leaves out what a server sets, which manifests that were printed by kubectl have. */
 function bodyOf({ object }: ManifestDocument, namespace: string, label: string): KubeObject {
-  const { status: _status, metadata, ...rest } = object;
+  const { status: _status, metadata, ...userFields } = object;
   const {
     managedFields: _managed,
     resourceVersion: _version,
@@ -94,7 +94,7 @@ function bodyOf({ object }: ManifestDocument, namespace: string, label: string):
     ...userMetadata
   } = metadata;
   const labels = { ...userMetadata.labels, [MANIFEST_LABEL]: label };
-  return { ...rest, metadata: { ...userMetadata, ...(namespace === '' ? {} : { namespace }), labels } };
+  return { ...userFields, metadata: { ...userMetadata, ...(namespace === '' ? {} : { namespace }), labels } };
 }
 
 /** `left` is an object that the inventory does not own any more. */

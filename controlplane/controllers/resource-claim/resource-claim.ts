@@ -133,9 +133,9 @@ class ResourceClaimController {
   }
 
   async #recordClaims(pod: Pod, created: ReadonlyMap<string, string>): Promise<void> {
-    const kept = (pod.status?.resourceClaimStatuses ?? []).filter(({ name }) => !created.has(name));
+    const otherStatuses = (pod.status?.resourceClaimStatuses ?? []).filter(({ name }) => !created.has(name));
     const resourceClaimStatuses = [
-      ...kept,
+      ...otherStatuses,
       ...[...created].map(([name, resourceClaimName]) => ({ name, resourceClaimName })),
     ];
     const { namespace = '', name = '', uid } = pod.metadata;

@@ -24,14 +24,14 @@ export function wantedOwners(
   const ours = before.filter((one) => references.some((reference) => hasSameName(one, reference)));
   if (!ours.every(({ uid }) => references.some((reference) => reference.uid === uid))) return undefined;
   const others = before.filter((one) => !ours.includes(one));
-  const own: OwnerReference[] = [];
-  if (!isMember(set, member.ordinal) && whenScaled === 'Delete') own.push(references[1]);
-  else if (whenDeleted === 'Delete') own.push(references[0]);
-  if (others.some(({ controller }) => controller === true)) own.length = 0;
+  const wanted: OwnerReference[] = [];
+  if (!isMember(set, member.ordinal) && whenScaled === 'Delete') wanted.push(references[1]);
+  else if (whenDeleted === 'Delete') wanted.push(references[0]);
+  if (others.some(({ controller }) => controller === true)) wanted.length = 0;
   const isSame =
-    ours.length === own.length &&
-    own.every(({ uid }) => ours.some((one) => one.uid === uid && one.controller === true));
-  return isSame ? undefined : [...others, ...own];
+    ours.length === wanted.length &&
+    wanted.every(({ uid }) => ours.some((one) => one.uid === uid && one.controller === true));
+  return isSame ? undefined : [...others, ...wanted];
 }
 
 const hasSameName = (one: OwnerReference, other: OwnerReference): boolean =>

@@ -59,8 +59,10 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
     name: template.metadata?.name ?? '',
     persistentVolumeClaim: { claimName: claimName(template.metadata?.name ?? '', set, ordinal) },
   }));
-  const kept = (pod.spec?.volumes ?? []).filter((volume) => !claimed.some((other) => other.name === volume.name));
-  const volumes = [...claimed, ...kept];
+  const otherVolumes = (pod.spec?.volumes ?? []).filter(
+    (volume) => !claimed.some((other) => other.name === volume.name),
+  );
+  const volumes = [...claimed, ...otherVolumes];
   const subdomain = set.spec?.serviceName ?? '';
   return {
     ...pod,

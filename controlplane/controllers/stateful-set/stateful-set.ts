@@ -72,7 +72,7 @@ class StatefulSetController {
     if (set === undefined) return this.#pending.forget(key);
     const { client, clock } = this.#environment;
     const selector = fromLabelSelector(set.spec?.selector);
-    const own = await claim({
+    const members = await claim({
       client,
       owner: set,
       ownerResource: statefulSets,
@@ -94,13 +94,13 @@ class StatefulSetController {
     const current = all.find((revision) => revision.metadata.name === set.status?.currentRevision) ?? update;
     const input: PlanInput = {
       set,
-      pods: own,
+      pods: members,
       currentRevision: current.metadata.name ?? '',
       updateRevision: update.metadata.name ?? '',
       nowMs: clock.now(),
     };
     let failure: unknown;
-    if (set.metadata.deletionTimestamp === undefined) await this.#setClaimOwners(set, own);
+    if (set.metadata.deletionTimestamp === undefined) await this.#setClaimOwners(set, members);
     if (set.metadata.deletionTimestamp === undefined && this.#pending.settled(key)) {
       for (const action of planActions(input)) {
         try {
@@ -121,10 +121,10 @@ class StatefulSetController {
     const used = new Set([
       status.currentRevision ?? '',
       status.updateRevision ?? '',
-      ...own.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? ''),
+      ...members.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? ''),
     ]);
     await truncateRevisions(client, all, used, set.spec?.revisionHistoryLimit ?? 10);
-    this.#waitForAvailability(key, set, own);
+    this.#waitForAvailability(key, set, members);
     if (failure !== undefined) throw failure;
   }
 
@@ -132,9 +132,9 @@ class StatefulSetController {
    * Sets the owners of claims by the retention policy of the set. This happens before a pod is deleted, because the garbage
    * collector then deletes or keeps its claims.
    */
-  async #setClaimOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
+  async #setClaimOwners(set: StatefulSet, members: readonly Pod[]): Promise<void> {
     const namespace = set.metadata.namespace ?? '';
-    for (const pod of own) {
+    for (const pod of members) {
       const ordinal = ordinalOf(set, pod);
       if (ordinal === undefined) continue;
       for (const { metadata } of claimsOf(set, ordinal)) {
@@ -150,11 +150,11 @@ class StatefulSetController {
     }
   }
 
-  #waitForAvailability(key: string, set: StatefulSet, own: readonly Pod[]): void {
+  #waitForAvailability(key: string, set: StatefulSet, members: readonly Pod[]): void {
     const seconds = set.spec?.minReadySeconds ?? 0;
     if (seconds === 0) return;
     const nowMs = this.#environment.clock.now();
-    for (const pod of own) {
+    for (const pod of members) {
       const since = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
       if (isPodReady(pod) && since + seconds * 1000 > nowMs)
         this.#loop.queue.addAfter(key, since + seconds * 1000 - nowMs + AVAILABILITY_SLACK_MS);

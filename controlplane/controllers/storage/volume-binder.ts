@@ -339,8 +339,8 @@ class VolumeBinder {
     const { [BOUND_BY_CONTROLLER]: byController, ...annotations } = volume.metadata.annotations ?? {};
     const { claimRef, ...spec } = volume.spec ?? {};
     if (claimRef !== undefined && byController === undefined) {
-      const { uid: _uid, resourceVersion: _version, ...kept } = claimRef;
-      Object.assign(spec, { claimRef: kept });
+      const { uid: _uid, resourceVersion: _version, ...reservation } = claimRef;
+      Object.assign(spec, { claimRef: reservation });
     }
     const free = await this.#environment.client.update(persistentVolumes, {
       ...volume,

@@ -224,8 +224,8 @@ export class CustomResources {
     }
     const readers = readersOf(definition);
     const fields = fieldsKey(definition, readers);
-    const kept = served?.fields === fields ? served.cache : undefined;
-    const cache = kept ?? (await this.#openCache(definition, readers));
+    const currentCache = served?.fields === fields ? served.cache : undefined;
+    const cache = currentCache ?? (await this.#openCache(definition, readers));
     const lease =
       served !== undefined && sameShape ? served.lease : leaseCache(cache, served === undefined ? 0 : cache.revision());
     const { storage, admission, clock, catalog } = this.#options;
@@ -240,7 +240,7 @@ export class CustomResources {
     catalog.set(sets.flatMap(({ rests }) => rests));
     // Clients that watch the previous shape have to list again.
     if (served !== undefined && served.lease !== lease) served.lease.end();
-    if (kept === undefined) served?.cache.close();
+    if (currentCache === undefined) served?.cache.close();
   }
 
   #openCache({ spec }: Definition, readers: FieldReaders): Promise<WatchCache> {

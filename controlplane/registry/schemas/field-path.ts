@@ -23,12 +23,12 @@ const ESCAPES: ReadonlyMap<string, string> = new Map(
 /** Splits a path into dots, brackets, quoted texts and names. */
 function tokensOf(path: string): string[] {
   const tokens: string[] = [];
-  let rest = path;
-  while (rest !== '') {
-    const quoted = rest.startsWith("'") ? (/^'(?:[^']|(?<=\\)')*?(?<!\\)'/s.exec(rest)?.[0] ?? rest) : undefined;
-    const token = quoted ?? /^(?:[.[\]]|[^.[\]]+)/s.exec(rest)?.[0] ?? rest;
+  let unread = path;
+  while (unread !== '') {
+    const quoted = unread.startsWith("'") ? (/^'(?:[^']|(?<=\\)')*?(?<!\\)'/s.exec(unread)?.[0] ?? unread) : undefined;
+    const token = quoted ?? /^(?:[.[\]]|[^.[\]]+)/s.exec(unread)?.[0] ?? unread;
     tokens.push(token);
-    rest = rest.slice(token.length);
+    unread = unread.slice(token.length);
   }
   return tokens;
 }

@@ -31,20 +31,20 @@ function pruneObject(
   { path, isResource }: Place,
   unknown: string[],
 ): JsonObject {
-  const kept: JsonObject = {};
+  const pruned: JsonObject = {};
   for (const [name, value] of Object.entries(object)) {
     if (value === undefined) continue;
     const at = memberPath(path, name);
     if (isResource && OBJECT_MEMBERS.has(name)) {
-      setMember(kept, name, value);
+      setMember(pruned, name, value);
       continue;
     }
     const inner = memberSchema(schema, name);
-    if (inner !== undefined) setMember(kept, name, pruneValue(value, inner, at, unknown));
-    else if (keepsUnknown(schema)) setMember(kept, name, value);
+    if (inner !== undefined) setMember(pruned, name, pruneValue(value, inner, at, unknown));
+    else if (keepsUnknown(schema)) setMember(pruned, name, value);
     else unknown.push(at);
   }
-  return kept;
+  return pruned;
 }
 
 /** Prunes any value. The paths of removed fields are added to `unknown`. */

@@ -158,9 +158,9 @@ function jobUpdateErrors(job: Job, old: Job): FieldError[] {
 /** Returns the old affinity with the new affinity to nodes, which may change. The affinities to pods may not. */
 function comparableAffinity(now: Affinity, old: Affinity): Affinity {
   if (now === undefined && old === undefined) return undefined;
-  const { nodeAffinity: _, ...kept } = old ?? {};
-  if (now === undefined) return Object.keys(kept).length === 0 ? undefined : kept;
-  return now.nodeAffinity === undefined ? kept : { ...kept, nodeAffinity: now.nodeAffinity };
+  const { nodeAffinity: _, ...podAffinities } = old ?? {};
+  if (now === undefined) return Object.keys(podAffinities).length === 0 ? undefined : podAffinities;
+  return now.nodeAffinity === undefined ? podAffinities : { ...podAffinities, nodeAffinity: now.nodeAffinity };
 }
 
 /** Returns the old spec with the parts of the new one that may change: scheduling directives and resources of containers. */

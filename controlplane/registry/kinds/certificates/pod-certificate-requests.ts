@@ -97,8 +97,8 @@ function statusErrors(object: Request, old: Request): FieldError[] {
     return [invalid('status', object.status, text)];
   }
   const [end] = conditionsOf(object);
-  const { conditions: _conditions, ...rest } = object.status ?? {};
-  if (end !== undefined && end.type !== 'Issued' && Object.keys(rest).length > 0) {
+  const { conditions: _conditions, ...otherFields } = object.status ?? {};
+  if (end !== undefined && end.type !== 'Issued' && Object.keys(otherFields).length > 0) {
     const text = 'non-condition status fields must be empty when denying or failing the PodCertificateRequest';
     return [invalid('status', object.status, text)];
   }

@@ -33,24 +33,25 @@ function subsetErrors(subset: Subset, at: string, stored: ReadonlySet<string>): 
   }
   for (const list of ['addresses', 'notReadyAddresses'] as const) {
     for (const [index, { ip = '', hostname = '', nodeName }] of (subset[list] ?? []).entries()) {
-      const own = `${at}.${list}[${index}]`;
-      if (!stored.has(ip)) errors.push(...ipErrors(`${own}.ip`, ip));
-      if (hostname !== '') errors.push(...invalidFor(`${own}.hostname`, hostname, dnsLabelErrors(hostname)));
-      if (nodeName !== undefined) errors.push(...invalidFor(`${own}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
-      errors.push(...specialAddressErrors(`${own}.ip`, ip));
+      const addressPath = `${at}.${list}[${index}]`;
+      if (!stored.has(ip)) errors.push(...ipErrors(`${addressPath}.ip`, ip));
+      if (hostname !== '') errors.push(...invalidFor(`${addressPath}.hostname`, hostname, dnsLabelErrors(hostname)));
+      if (nodeName !== undefined)
+        errors.push(...invalidFor(`${addressPath}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
+      errors.push(...specialAddressErrors(`${addressPath}.ip`, ip));
     }
   }
   const ports = subset.ports ?? [];
   for (const [index, port] of ports.entries()) {
-    const own = `${at}.ports[${index}]`;
+    const portPath = `${at}.ports[${index}]`;
     const { name = '', protocol = '', appProtocol } = port;
-    if (ports.length > 1 && name === '') errors.push(required(`${own}.name`));
-    else if (name !== '') errors.push(...invalidFor(`${own}.name`, name, dnsLabelErrors(name)));
-    errors.push(...within(`${own}.port`, port.port ?? 0, 1, 65535));
-    if (protocol === '') errors.push(required(`${own}.protocol`));
-    else if (!PROTOCOLS.includes(protocol)) errors.push(notSupported(`${own}.protocol`, protocol, PROTOCOLS));
+    if (ports.length > 1 && name === '') errors.push(required(`${portPath}.name`));
+    else if (name !== '') errors.push(...invalidFor(`${portPath}.name`, name, dnsLabelErrors(name)));
+    errors.push(...within(`${portPath}.port`, port.port ?? 0, 1, 65535));
+    if (protocol === '') errors.push(required(`${portPath}.protocol`));
+    else if (!PROTOCOLS.includes(protocol)) errors.push(notSupported(`${portPath}.protocol`, protocol, PROTOCOLS));
     if (appProtocol !== undefined)
-      errors.push(...invalidFor(`${own}.appProtocol`, appProtocol, qualifiedNameErrors(appProtocol)));
+      errors.push(...invalidFor(`${portPath}.appProtocol`, appProtocol, qualifiedNameErrors(appProtocol)));
   }
   return errors;
 }
@@ -120,10 +121,10 @@ function endpointErrors(endpoint: Endpoint, at: string, type: string, stored: Re
   if (addresses.length === 0) errors.push(required(field, 'must contain at least 1 address'));
   else errors.push(...maxItems(field, addresses, MAX_ADDRESSES));
   for (const [index, address] of addresses.entries()) {
-    const own = `${field}[${index}]`;
+    const addressPath = `${field}[${index}]`;
     const family = FAMILIES.get(type);
-    if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(own, address));
-    else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, stored }));
+    if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(addressPath, address));
+    else if (family !== undefined) errors.push(...familyErrors(field, addressPath, address, { family, stored }));
   }
   if (nodeName !== undefined) errors.push(...invalidFor(`${at}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
   const topology = `${at}.deprecatedTopology`;
@@ -168,10 +169,10 @@ function hintErrors({ forZones = [], forNodes = [] }: NonNullable<Endpoint['hint
     if (items.length > MAX_HINTS) return maxItems(field, items, MAX_HINTS);
     const seen = new Set<string>();
     return items.flatMap(({ name = '' }, index) => {
-      const own = `${field}[${index}].name`;
-      const errors = seen.has(name) ? [duplicate(own, name)] : [];
+      const namePath = `${field}[${index}].name`;
+      const errors = seen.has(name) ? [duplicate(namePath, name)] : [];
       seen.add(name);
-      return [...errors, ...invalidFor(own, name, rule(name))];
+      return [...errors, ...invalidFor(namePath, name, rule(name))];
     });
   };
   return [

@@ -51,14 +51,14 @@ export class ServiceAllocator {
     const spec = (service.spec ??= {});
     if (old?.spec !== undefined) keepAllocated(spec, old.spec);
     normalizeAddresses(spec, old?.spec);
-    const taken: (() => void)[] = [];
+    const releases: (() => void)[] = [];
     const release = (): void => {
-      for (const undo of taken.splice(0).reverse()) undo();
+      for (const undo of releases.splice(0).reverse()) undo();
     };
     try {
       this.#refuse(service, initFamilies(spec, old?.spec, this.#ranges.families));
-      this.#takeAddresses(service, old?.spec, taken);
-      this.#takePorts(service, old?.spec, taken);
+      this.#takeAddresses(service, old?.spec, releases);
+      this.#takePorts(service, old?.spec, releases);
     } catch (error) {
       release();
       throw error;
@@ -70,7 +70,7 @@ export class ServiceAllocator {
     if (errors.length > 0) throw newInvalid({ group: '', resource: 'Service' }, service.metadata.name ?? '', errors);
   }
 
-  #takeAddresses(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
+  #takeAddresses(service: Service, old: ServiceSpec | undefined, releases: (() => void)[]): void {
     const spec = service.spec ?? {};
     if (!needsClusterIp(spec) || isHeadless(spec) || staysPreferred({ spec }, old)) return;
     const oldAddresses = old !== undefined && needsClusterIp(old) ? (old.clusterIPs ?? []) : [];
@@ -83,14 +83,14 @@ export class ServiceAllocator {
       if (requested === '') {
         const address = this.#nextAddress(family);
         addresses[index] = address;
-        taken.push(() => this.#ranges.free(address));
+        releases.push(() => this.#ranges.free(address));
       } else {
         const refusal = this.#ranges.take(requested, family);
         if (refusal !== undefined) {
           const text = `failed to allocate IP ${requested}: ${refusal}`;
           this.#refuse(service, [invalid('spec.clusterIPs', addresses, text)]);
         }
-        taken.push(() => this.#ranges.free(requested));
+        releases.push(() => this.#ranges.free(requested));
       }
     }
     spec.clusterIPs = addresses;
@@ -103,19 +103,19 @@ export class ServiceAllocator {
     return address;
   }
 
-  #takePorts(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
+  #takePorts(service: Service, old: ServiceSpec | undefined, releases: (() => void)[]): void {
     const spec = service.spec ?? {};
     if (hasNodePorts(spec)) {
-      if (old === undefined) this.#newNodePorts(service, spec, taken);
-      else this.#changedNodePorts(service, spec, old, taken);
+      if (old === undefined) this.#newNodePorts(service, spec, releases);
+      else this.#changedNodePorts(service, spec, old, releases);
     }
     if (!needsHealthPort(spec) || (old !== undefined && needsHealthPort(old))) return;
     const health = spec.healthCheckNodePort ?? 0;
     if (health === 0) {
-      spec.healthCheckNodePort = this.#nextPort(taken);
+      spec.healthCheckNodePort = this.#nextPort(releases);
       return;
     }
-    const [error] = this.#takePort(health, 'spec.healthCheckNodePort', taken);
+    const [error] = this.#takePort(health, 'spec.healthCheckNodePort', releases);
     if (error !== undefined) {
       const text = `failed to allocate requested HealthCheck NodePort ${health}: ${error.detail}`;
       throw old === undefined ? newInternalError(text) : newErrorWithoutReason(text);
@@ -123,7 +123,7 @@ export class ServiceAllocator {
   }
 
   /** Allocates node ports. A service port may have the same node port for several protocols. */
-  #newNodePorts(service: Service, spec: ServiceSpec, taken: (() => void)[]): void {
+  #newNodePorts(service: Service, spec: ServiceSpec, releases: (() => void)[]): void {
     const nodePorts = new Map<number, number>();
     const ports = spec.ports ?? [];
     for (const [index, port] of ports.entries()) {
@@ -134,27 +134,27 @@ export class ServiceAllocator {
       const field = `spec.ports[${index}].nodePort`;
       if (allocated === undefined) {
         const first = requestedPort(number, ports);
-        if (first === 0) port.nodePort = this.#nextPort(taken);
+        if (first === 0) port.nodePort = this.#nextPort(releases);
         else {
-          this.#refuse(service, this.#takePort(first, field, taken));
+          this.#refuse(service, this.#takePort(first, field, releases));
           port.nodePort = first;
         }
         nodePorts.set(number, port.nodePort);
       } else if (requested === 0) port.nodePort = allocated;
-      else if (requested !== allocated) this.#refuse(service, this.#takePort(requested, field, taken));
+      else if (requested !== allocated) this.#refuse(service, this.#takePort(requested, field, releases));
     }
   }
 
-  #changedNodePorts(service: Service, spec: ServiceSpec, old: ServiceSpec, taken: (() => void)[]): void {
+  #changedNodePorts(service: Service, spec: ServiceSpec, old: ServiceSpec, releases: (() => void)[]): void {
     const oldPorts = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
     const newPorts = new Set<number>();
     const pairs = new Set<string>();
     for (const [index, port] of (spec.ports ?? []).entries()) {
       const requested = port.nodePort ?? 0;
       if (requested === 0 && !needsNodePort(spec)) continue;
-      if (requested === 0) port.nodePort = this.#nextPort(taken);
+      if (requested === 0) port.nodePort = this.#nextPort(releases);
       else if (!oldPorts.has(requested) && !newPorts.has(requested)) {
-        this.#refuse(service, this.#takePort(requested, `spec.ports[${index}].nodePort`, taken));
+        this.#refuse(service, this.#takePort(requested, `spec.ports[${index}].nodePort`, releases));
         newPorts.add(requested);
       }
       const pair = `{${port.protocol ?? ''} ${port.nodePort}}`;
@@ -163,7 +163,7 @@ export class ServiceAllocator {
     }
   }
 
-  #takePort(port: number, field: string, taken: (() => void)[]): FieldError[] {
+  #takePort(port: number, field: string, releases: (() => void)[]): FieldError[] {
     const { from, to } = this.#options.nodePorts;
     if (port < from || port > to) {
       return [
@@ -172,11 +172,11 @@ export class ServiceAllocator {
     }
     if (this.#isTaken(port)) return [invalid(field, port, 'provided port is already allocated')];
     this.#ports.add(port);
-    taken.push(() => this.#ports.delete(port));
+    releases.push(() => this.#ports.delete(port));
     return [];
   }
 
-  #nextPort(taken: (() => void)[]): number {
+  #nextPort(releases: (() => void)[]): number {
     const { from, to } = this.#options.nodePorts;
     const size = to - from + 1;
     // As in kube-apiserver, a 32nd of the range, but 16 to 128 ports, is left to clients that request a port.
@@ -185,7 +185,7 @@ export class ServiceAllocator {
       const port = from + index;
       if (this.#isTaken(port) || this.nodePorts.avoids(port)) continue;
       this.#ports.add(port);
-      taken.push(() => this.#ports.delete(port));
+      releases.push(() => this.#ports.delete(port));
       return port;
     }
     this.nodePorts.forgetAvoided();

@@ -41,11 +41,11 @@ const statusAlone: UpdateStrategy = {
   prepareForUpdate(object: KubeObject, old: KubeObject) {
     restore(object, old, 'spec');
     const { managedFields, resourceVersion } = object.metadata;
-    const kept: ObjectMeta = { ...old.metadata };
-    delete kept.managedFields;
-    if (managedFields !== undefined) kept.managedFields = managedFields;
-    if (resourceVersion !== undefined) kept.resourceVersion = resourceVersion;
-    object.metadata = kept;
+    const metadata: ObjectMeta = { ...old.metadata };
+    delete metadata.managedFields;
+    if (managedFields !== undefined) metadata.managedFields = managedFields;
+    if (resourceVersion !== undefined) metadata.resourceVersion = resourceVersion;
+    object.metadata = metadata;
   },
   validateUpdate: (object) =>
     conditionErrors((object['status'] as { conditions?: Condition[] } | undefined)?.conditions ?? []),

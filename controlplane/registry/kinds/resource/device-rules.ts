@@ -93,8 +93,8 @@ const MIN_SHOWN_KEY = 16;
 export function entryPath(field: string, key: string, max: number): string {
   const limit = Math.max(max, MIN_SHOWN_KEY);
   if (key.length <= limit) return `${field}[${key}]`;
-  const kept = limit - 3;
-  return `${field}[${key.slice(0, Math.ceil(kept / 2))}...${key.slice(key.length - Math.floor(kept / 2))}]`;
+  const shownChars = limit - 3;
+  return `${field}[${key.slice(0, Math.ceil(shownChars / 2))}...${key.slice(key.length - Math.floor(shownChars / 2))}]`;
 }
 
 /** Validates each item as `listErrors` does, and refuses duplicate keys. */
