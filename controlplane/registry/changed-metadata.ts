@@ -1,4 +1,4 @@
-/** Returns the metadata errors of an update, in kube-apiserver's number and order. The generic store calls it. */
+/** Validates the metadata of updates, with errors in kube-apiserver's number and order. */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import { nameIsPathSegment, nameIsSubdomain, type NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** Writes to the status of validating policies which of their expressions have type errors. Each generation is checked once. */
+/** Writes to the status of validating policies which of their expressions have type errors. */
 import { type ResourceOf, validatingAdmissionPolicies } from '../../../api/client/resources.ts';
 import { inSlices, TimeSlice } from '../../../api/machinery/time-slice.ts';
 import type { Policy } from '../../security/admission/policy/policy-types.ts';

@@ -1,4 +1,4 @@
-/** Deletes expired bootstrap tokens. Each has its own timer. */
+/** Deletes expired bootstrap tokens. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Secret } from '../../../api/kinds/kinds.ts';
 import { secrets } from '../../../api/client/resources.ts';

@@ -1,4 +1,4 @@
-/** Signs approved requests of the built-in signers. If a request cannot be signed, a condition of it has the reason. */
+/** Signs approved requests of the built-in signers. */
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { CertificateSigningRequest } from '../../../api/kinds/kinds.ts';
 import { certificateSigningRequests } from '../../../api/client/resources.ts';

@@ -1,7 +1,6 @@
 /**
- * Maintains the ServiceCIDR `kubernetes`, which represents `--service-cluster-ip-range`. It is created if it is missing, gets a
- * second address family if the flag has one, and is reported as ready. Other differences stay: the object decides, not the
- * flag.
+ * Creates the ServiceCIDR `kubernetes`, which represents `--service-cluster-ip-range`, adds the second address family of the
+ * flag to it, and marks it as ready while it equals the flag. Other differences stay: the object decides, not the flag.
  */
 import type { Client } from '../../../api/client/client.ts';
 import type { ServiceCIDR } from '../../../api/kinds/kinds.ts';

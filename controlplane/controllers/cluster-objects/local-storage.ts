@@ -1,4 +1,4 @@
-/** Creates the role of the provisioner of local volumes, which itself creates their storage class. Each start calls it. */
+/** Creates the role of the provisioner of local volumes, which itself creates their storage class. */
 import type { Client } from '../../../api/client/client.ts';
 import { clusterRoleBindings, clusterRoles, RBAC_GROUP } from '../../../api/client/resources.ts';
 import { createIfMissing } from './existing-objects.ts';

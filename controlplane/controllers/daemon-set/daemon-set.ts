@@ -67,16 +67,16 @@ class DaemonSetController {
     this.#loop.follow(this.#sets);
     const podChanged = enqueueOwner(this.#loop, this.#sets, daemonSets);
     this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
-    const all = (): void => this.#sets.list().forEach(this.#loop.enqueue);
+    const enqueueAll = (): void => this.#sets.list().forEach(this.#loop.enqueue);
     this.#nodes.addHandler({
-      add: all,
+      add: enqueueAll,
       // Heartbeats of nodes do not affect daemon sets.
       update: (previous, node) => {
         if (semanticEqual([previous.metadata.labels, previous.spec], [node.metadata.labels, node.spec])) return;
         for (const set of this.#sets.list())
           if (!semanticEqual(shouldRun(set, previous), shouldRun(set, node))) this.#loop.enqueue(set);
       },
-      delete: all,
+      delete: enqueueAll,
     });
     return this.#loop.run(signal, this.#sets, this.#pods, this.#nodes, this.#revisions);
   }

@@ -19,7 +19,7 @@ function staleAtMs(pod: Pod): number | undefined {
   return (Date.parse(condition.lastTransitionTime ?? '') || 0) + STALE_AFTER_MS;
 }
 
-/** Takes back stale conditions. The key of a pod with the condition waits in the queue until the condition becomes stale. */
+/** Runs the controller that takes back stale conditions. */
 export const runStaleDisruptions: RunController = (environment, signal) => {
   const { client, clock, informers } = environment;
   const podCache = informers.for(pods);

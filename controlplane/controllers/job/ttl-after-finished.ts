@@ -1,4 +1,4 @@
-/** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed. Each has its own timer. */
+/** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed. */
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import type { Job } from '../../../api/kinds/kinds.ts';
 import { jobs } from '../../../api/client/resources.ts';

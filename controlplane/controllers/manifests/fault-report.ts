@@ -13,7 +13,7 @@ export interface Fault {
 /** The number of characters to which messages are cut, because they may quote a large value of the manifest. */
 const MAX_MESSAGE = 1_000;
 
-/** Keeps the faults that it has reported, and reports them again only after they were gone. */
+/** Keeps the faults that it has reported. */
 export class FaultReport {
   readonly #logger: Logger;
   readonly #recorder: EventRecorder;

@@ -31,7 +31,7 @@ export function nextStep(step: number, count: number): number {
 /** Returns the time of a step of the table, in seconds. */
 export const secondsOf = (step: number): number => STEPS[step]?.seconds ?? 0;
 
-/** Writes all nodes when their number crosses the border of a step. */
+/** Runs the controller that annotates nodes with the time of the current step. */
 export const runNodeTtl: RunController = (environment, signal) => {
   const { client, informers } = environment;
   const cache = informers.for(nodes);

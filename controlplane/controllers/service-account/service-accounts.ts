@@ -1,4 +1,4 @@
-/** Ensures that every namespace has the service account `default`, also after a client deletes it. */
+/** Ensures that every active namespace has the service account `default`, also after a client deletes it. */
 import { isAlreadyExists, isStatusError } from '../../../api/meta/status-error.ts';
 import { namespaces, serviceAccounts } from '../../../api/client/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';

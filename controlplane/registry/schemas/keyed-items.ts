@@ -1,9 +1,9 @@
-/** Finds items of keyed lists by their keys. An index lives as long as one validation; the lists must not change meanwhile. */
+/** Finds items of keyed lists by their keys. */
 import { canonicalJson } from '../../../api/codec/structured-merge/path-element.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 
-/** Finds items of lists by their keys. All lookups in a list must name the same keys, because the list is indexed once. */
+/** All lookups in a list must name the same keys, and the list must not change, because it is indexed once. */
 export class KeyedItems {
   readonly #indexes = new Map<readonly JsonValue[], ReadonlyMap<string, JsonObject>>();
 

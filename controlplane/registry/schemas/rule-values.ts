@@ -23,7 +23,7 @@ function hasRenamed(schema: JsonSchema): boolean {
 
 const isRenamed = (name: string): boolean => namesInRules(name)[0] !== name;
 
-/** Returns the value itself if no name in the schema has to be escaped, and otherwise a copy. */
+/** Returns the value with the names of members that rules use. Does not modify `value`. */
 export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
   if (!hasRenamed(schema)) return value;
   const items = itemsOf(schema);

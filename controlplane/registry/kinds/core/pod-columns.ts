@@ -46,10 +46,7 @@ function addRestarts(one: ContainerStatus, summary: Summary): void {
   if (typeof finished === 'string') summary.lastRestartMs = Math.max(summary.lastRestartMs, Date.parse(finished));
 }
 
-/**
- * Counts the init containers. Returns whether the pod waits for one of them. The restarts of all init containers count until
- * the pod is initialized, and only those of sidecars afterwards.
- */
+/** Counts the init containers. Returns whether the pod waits for one of them. */
 function countInit(pod: Pod, summary: Summary, sidecars: ReadonlySet<string | undefined>): boolean {
   const total = (pod.spec?.initContainers ?? []).length;
   const all = { ...summary };

@@ -28,7 +28,7 @@ function applyDefaults(object: NetworkPolicy): void {
   spec.policyTypes = (spec.egress ?? []).length > 0 ? ['Ingress', 'Egress'] : ['Ingress'];
 }
 
-/** Returns the CIDRs of the old object, which stay valid even if they are not in canonical form. */
+/** Returns all CIDRs of a policy. Those of the stored one stay valid even if they are not in canonical form. */
 function cidrsOf(spec: Spec): Set<string> {
   const peers = [
     ...(spec.ingress ?? []).flatMap((rule) => rule.from ?? []),

@@ -13,7 +13,7 @@ type PriorityClass = Kind<Pick<V1PriorityClass, 'value' | 'globalDefault' | 'des
 /** The highest value of a class that is not one of the system (`HighestUserDefinablePriority`). */
 const HIGHEST_OF_USERS = 1_000_000_000;
 
-/** The priority classes that every cluster has. Pods that the cluster needs have one of them. */
+/** The priority classes that every cluster has. */
 export const SYSTEM_PRIORITY_CLASSES = [
   {
     name: 'system-node-critical',
