@@ -68,10 +68,7 @@ export interface Agent {
   close(how?: Closing): Promise<void>;
 }
 
-/**
- * Starts an agent. Resolves when the agent's ports listen and its loops run. Throws an error with one line for a person;
- * nothing is left running then.
- */
+/** Starts an agent. Resolves when the agent's ports listen and its loops run. If it rejects, nothing is left running. */
 export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const { clock = systemClock, logger = silentLogger } = options;
   const values = options.flags ?? {};
@@ -104,10 +101,11 @@ async function start(
   lifecycle: Lifecycle,
 ): Promise<Agent> {
   const { flags, clock, logger, nodeName, rootDirectory, signal } = base;
-  const done = Promise.withResolvers<string>();
+  const finished = Promise.withResolvers<string>();
   // Not every caller waits for `done`; without this handler its rejection would stop the process.
-  done.promise.catch(() => undefined);
-  if (ownsProcess) lifecycle.add(await takeProcess(base, () => done.resolve('another process wants the lock file')));
+  finished.promise.catch(() => undefined);
+  if (ownsProcess)
+    lifecycle.add(await takeProcess(base, () => finished.resolve('another process wants the lock file')));
   const demands = hostDemands(base);
   await demands.check();
   if (flags.kubeconfig !== '' && flags.bootstrapKubeconfig === '' && !flags.runonce)
@@ -131,23 +129,20 @@ async function start(
   if (api !== undefined) lifecycle.add(api);
   const agent = await assembleAgent(base, { version: AGENT_VERSION, runtime, api, registries }, lifecycle);
   lifecycle.start();
-  if (flags.runonce) done.resolve(waitForPods(agent.table, clock, signal));
+  if (flags.runonce) finished.resolve(waitForPods(agent.table, clock, signal));
   return {
     nodeName,
     port: agent.server.port,
     pods: agent.host,
     status: agent.status,
     metrics: registries.agent,
-    done: done.promise,
+    done: finished.promise,
     stopPods: () => agent.shutdown.stopPods(),
     close: (how) => lifecycle.close(how),
   };
 }
 
-/**
- * Writes the record that `orchlet reset` reads. If it cannot be written, for example because the disk is full, the record of an
- * earlier start remains in use. Rejects if the runtime does not answer.
- */
+/** Writes the host record. Rejects if the runtime does not answer; a failure to write is only logged. */
 async function recordHost(
   { flags, nodeName, rootDirectory, podLogsDirectory, logger }: Base,
   runtime: Runtime,

@@ -51,9 +51,7 @@ export function policyTable(rootDirectory: string): string {
 }
 
 /**
- * Creates the part that enforces network policies. Until the mode is decided, `admit` of the result holds the containers of
- * new pods back, except those of static pods and of the host's network. Without an API server, or with the mode `none`, the
- * part removes the rules of an earlier run and holds nothing back.
+ * Creates the part that enforces network policies, or removes the rules of an earlier run if they are not to be enforced.
  */
 export function createNetworkPolicies(base: Base, deps: NetworkPolicyDeps): NetworkPolicies {
   const { flags, logger, rootDirectory, signal } = base;

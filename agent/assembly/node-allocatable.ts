@@ -19,10 +19,7 @@ export interface EnforcedAllocatable extends Part {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/**
- * Creates the part, which sets the limits of all pods and of reserved cgroups while it runs. It records an event of the node
- * the first time that it sets each of these limits, or cannot set it because the cgroup does not exist.
- */
+/** Creates the part, which sets the limits of all pods and of reserved cgroups while it runs. */
 export function enforceAllocatable(
   { flags, clock, logger }: Base,
   manager: CgroupManager,

@@ -19,10 +19,7 @@ interface ShutdownParts {
   readonly nodeChanged: () => void;
 }
 
-/**
- * Creates the graceful shutdown of the node. Without the feature gate `GracefulNodeShutdown`, or with periods of zero, it does
- * not delay the shutdown of the host.
- */
+/** Creates the graceful shutdown of the node. */
 export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdown {
   const { clock, effective, flags, logger, rootDirectory } = base;
   const { gates } = effective;

@@ -48,10 +48,7 @@ export interface NodePodNetwork extends Part {
   mtu(): Promise<number | undefined>;
 }
 
-/**
- * Decides the mode and starts the network in the background. Without an API server, or with the mode `none`, it removes what an
- * earlier run left.
- */
+/** Decides the mode in the background, and starts the network or removes what an earlier run left. */
 export function createPodNetwork(base: Base, deps: PodNetworkDeps): NodePodNetwork {
   const { flags, logger, rootDirectory, signal } = base;
   const { client } = deps;

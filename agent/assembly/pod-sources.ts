@@ -16,10 +16,7 @@ import { createSubmittedPods, type SubmittedPods } from '../sources/submitted-so
 import { createUrlSource } from '../sources/url-source.ts';
 import type { Base } from './base.ts';
 
-/**
- * Returns the enabled sources. `submitted` is undefined unless the agent's server accepts pods. `onBadManifest` is called for
- * each manifest that cannot be read.
- */
+/** Returns the enabled sources. `submitted` is undefined unless the agent's server accepts pods. */
 export function podSources(
   base: Base,
   client: HttpClient | undefined,

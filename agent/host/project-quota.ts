@@ -89,10 +89,10 @@ async function projectOf(folder: string): Promise<number | undefined> {
 
 /** Chooses a project that no folder beside this one has. Removed volumes keep their project until they are empty. */
 async function freeProject(folder: string): Promise<number> {
-  const taken = new Set((await projectsBeside(folder)).values());
+  const usedIds = new Set((await projectsBeside(folder)).values());
   // 30 bits of the hash keep the number below 2^31.
   let project = FIRST_PROJECT + (createHash('sha256').update(basename(folder)).digest().readUInt32BE() >>> 2);
-  while (taken.has(project)) project += 1;
+  while (usedIds.has(project)) project += 1;
   return project;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Sets kernel parameters that the agent needs, and records the value before the first change below `/run`, because a reboot
- * empties that directory and resets the parameters. `orchlet reset` restores them from there. Parameters of the network
- * belong to a network namespace, so each namespace has records of its own.
+ * empties that directory and resets the parameters. Parameters of the network belong to a network namespace, so each
+ * namespace has records of its own.
  */
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

@@ -1,7 +1,6 @@
 /**
  * The feature gates that the agent accepts: those of Kubernetes 1.24, which older configurations set, and those of 1.36,
- * with stage and default. If both releases have a gate, the stage and default of 1.24 apply. Unknown gates are rejected,
- * and locked gates cannot be changed.
+ * with stage and default. If both releases have a gate, the stage and default of 1.24 apply.
  */
 export type GateStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
 

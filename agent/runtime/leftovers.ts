@@ -1,7 +1,7 @@
 /**
- * Finds what an agent has left in container runtimes: pods, and the network of its pods in Docker. `orchlet reset` removes it.
- * Several agents and other programs may share a runtime, so each thing is known by the label of the agent's instance. Sandboxes
- * of a CRI runtime without that label, which earlier versions created, are known by the uids of the agent's pods.
+ * Finds what an agent has left in container runtimes: pods, and the network of its pods in Docker. Several agents and other
+ * programs may share a runtime, so each thing is known by the label of the agent's instance. Sandboxes of a CRI runtime
+ * without that label, which earlier versions created, are known by the uids of the agent's pods.
  */
 import { existsSync } from 'node:fs';
 import type { Clock } from '../../api/machinery/clock.ts';

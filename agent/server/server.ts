@@ -102,8 +102,8 @@ const noSchemas = (): never => {
 const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
 
 /** Starts the agent's HTTP servers. Resolves when all ports listen. Throws an error that names the port if one is in use. */
-export async function startAgentServer(given: AgentServerOptions): Promise<AgentServer> {
-  const options = { ...given, logger: limitedLogger(given.logger, given.clock) };
+export async function startAgentServer(serverOptions: AgentServerOptions): Promise<AgentServer> {
+  const options = { ...serverOptions, logger: limitedLogger(serverOptions.logger, serverOptions.clock) };
   const { tls } = options;
   // The whole context is set again when one of its members changes.
   let context: SecureContextOptions = {

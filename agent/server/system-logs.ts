@@ -87,8 +87,8 @@ async function openFound(directory: string, parts: readonly string[]): Promise<F
 }
 
 /**
- * Serves a file or the list of a directory. Redirects the path of a directory without a slash at its end, and that of a file
- * with one. Does not redirect if `query` is `undefined`, because then a parameter of the query has named the file.
+ * Serves a file or the list of a directory. Redirects a path whose slash at the end does not fit, unless `query` is
+ * `undefined`.
  */
 async function serveFile(
   directory: string,

@@ -176,8 +176,8 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
 }
 
 /** Returns the tolerations with one for all taints of the effect NoExecute, so that taints do not evict the static pod. */
-function withToleration(given: unknown): unknown[] {
-  const tolerations = Array.isArray(given) ? (given as unknown[]) : [];
+function withToleration(stated: unknown): unknown[] {
+  const tolerations = Array.isArray(stated) ? (stated as unknown[]) : [];
   const isThere = tolerations.some((each) => {
     const { key = '', operator, value = '', effect } = asRecord(each);
     return key === '' && operator === 'Exists' && value === '' && effect === 'NoExecute';

@@ -41,9 +41,8 @@ function unusableBecause({ metadata, spec, status }: PersistentVolumeClaim): str
 }
 
 /**
- * Returns the volume of a claim that a pod refers to. Throws a `VolumeNotProcessedError` if the claim cannot be read, is not
- * bound or belongs to another pod, or if its volume belongs to another claim. Throws another error if there is no API server or
- * no such volume.
+ * Returns the volume of a claim that a pod refers to. Throws a `VolumeNotProcessedError` if the claim cannot be used, or if
+ * its volume belongs to another claim. Throws another error if there is no API server or the volume cannot be read.
  */
 export async function resolveClaim(
   client: Client | undefined,

@@ -1,7 +1,6 @@
 /**
  * Manages cgroups as transient slices of systemd, with limits as properties of the units, because systemd reverts other
- * changes to its cgroups. The slices outlive the agent, which sets the limits again when it starts. Limits without a
- * systemd property (huge pages) are written to the kernel's files.
+ * changes to its cgroups. Limits without a systemd property (huge pages) are written to the kernel's files.
  *
  * If a call fails, the kernel's files are written instead, and the first failure is logged.
  */

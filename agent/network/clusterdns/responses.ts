@@ -32,10 +32,10 @@ export const SHORTEST_RECORD_BYTES = 15;
  * Builds a response record with the name in the spelling of the query, because some clients use mixed case and verify
  * it.
  */
-export function answerOf(record: DnsRecord, asked: string = record.name): Answer {
-  if (record.type === 'TXT') return { type: 'TXT', name: asked, ttl: TTL_SECONDS, data: record.data };
-  if (record.type === 'SRV') return { type: 'SRV', name: asked, ttl: TTL_SECONDS, data: record.data };
-  return { type: record.type, name: asked, ttl: TTL_SECONDS, data: record.data };
+export function answerOf(record: DnsRecord, queriedName: string = record.name): Answer {
+  if (record.type === 'TXT') return { type: 'TXT', name: queriedName, ttl: TTL_SECONDS, data: record.data };
+  if (record.type === 'SRV') return { type: 'SRV', name: queriedName, ttl: TTL_SECONDS, data: record.data };
+  return { type: record.type, name: queriedName, ttl: TTL_SECONDS, data: record.data };
 }
 
 /**

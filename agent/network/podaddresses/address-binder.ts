@@ -77,13 +77,13 @@ export class AddressBinder {
     if (pid === 0 || (await this.#hostProblem()) !== '') return;
     const found = await this.#options.ports.find(pid, ips).catch(this.#withoutTools);
     if (found === undefined) return;
-    const given = ips.map((ip) => canonicalIp(ip) ?? ip);
+    const reportedIps = ips.map((ip) => canonicalIp(ip) ?? ip);
     const ports = await this.#options.ports.list();
     const current = present(bindings, ports);
     for (const [other, { index, addresses }] of current) {
       if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
       // The runtime has reused the addresses of a pod that terminated.
-      if (addresses.some((address) => given.includes(address))) current.delete(other);
+      if (addresses.some((address) => reportedIps.includes(address))) current.delete(other);
     }
     current.set(sandboxId, found);
     await this.#write(current, this.#scriptOf(current, ports));

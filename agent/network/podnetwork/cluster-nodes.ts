@@ -209,10 +209,7 @@ function addressProblem(address: Ip, taken: Claims, ranges: readonly Cidr[]): st
   return range === undefined ? '' : `lies in the pod range ${formatCidr(range)}`;
 }
 
-/**
- * Returns the key and the endpoint of a node. Both are '' if the key is invalid or of another node, or if the endpoint is at
- * none of `addresses`.
- */
+/** Returns the key and the endpoint of a node, or '' for both if one of them cannot be used. */
 function keyOf(
   { name, publicKey, endpoint }: ClusterNode,
   addresses: readonly Ip[],

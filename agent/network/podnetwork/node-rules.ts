@@ -56,8 +56,8 @@ export class NodeRules {
   }
 
   /**
-   * Writes the rules with iptables, or with nftables if iptables is not installed. Docker masquerades and forwards for its own
-   * networks: without peers, the rules are removed there. Rejects if a tool fails.
+   * Writes the rules with iptables, or with nftables if iptables is not installed. Without a bridge and peers, it removes
+   * the rules: Docker masquerades and forwards for its own networks. Rejects if a tool fails.
    */
   async apply(
     ranges: readonly Cidr[],

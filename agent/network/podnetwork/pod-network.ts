@@ -285,8 +285,8 @@ export class PodNetwork {
   }
 
   /**
-   * Returns the keys of this node. A replaced key is published before it is used, so that other nodes know it as soon as
-   * packets come with it.
+   * Returns the keys of this node. The successor of a key is published before it is used, so that other nodes know it as
+   * soon as packets come with it.
    */
   async #keys(uplink: Uplink, nodes: readonly ClusterNode[]): Promise<WireguardKeys> {
     const { nodeName, port, stateDirectory, keyLifetimeMs, publish, clock, logger } = this.#options;

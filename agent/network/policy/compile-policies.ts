@@ -85,8 +85,8 @@ interface Isolated {
 const NO_PEERS: Profile = { id: profileId([]), peers: [] };
 
 /**
- * Gives the namespaces up to `maxRanges` address ranges together. Those with the fewest ranges come first, so that no namespace
- * uses up the ranges of others. The isolated pods of the namespaces beyond that have no peers, and are listed in `tooLarge`.
+ * Gives the namespaces up to `maxRanges` address ranges together. Those with the fewest ranges come first, so that no
+ * namespace uses up the ranges of others. Other isolated pods have no peers, and are listed in `tooLarge`.
  */
 function withinLimit(isolated: readonly Isolated[], maxRanges: number): Omit<CompiledPolicies, 'refusedQueries'> {
   const sizes = new Map<string, { readonly ids: Set<string>; size: number }>();

@@ -82,9 +82,9 @@ export function policyInputs({ policies, namespaces, pods, nodeName, nameServers
  * is known has it, or else the newer one: the other has terminated.
  */
 export function withLocalPods(inputs: PolicyInputs, local: ReadonlyMap<string, LocalPod>): PolicyInputs {
-  const taken = new Set<string>();
+  const usedIps = new Set<string>();
   const claimed = (ips: readonly string[]): string[] =>
-    ips.filter((ip) => ip !== '' && !taken.has(ip) && taken.add(ip) !== undefined);
+    ips.filter((ip) => ip !== '' && !usedIps.has(ip) && usedIps.add(ip) !== undefined);
   const byName = new Map(inputs.pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod]));
   const sandboxed = [...local].map(([key, { pod, ips }]): PolicyPod => {
     // Labels may have changed since the sandbox was created.

@@ -341,10 +341,7 @@ function serviceKeysOf({ metadata }: EndpointSlice): string[] {
   return service === undefined ? [] : [`${metadata.namespace}/${service}`];
 }
 
-/**
- * Returns the function that sets the kernel parameters of the rules, so that traffic between pods of one bridge also passes
- * netfilter. A parameter that cannot be set is logged.
- */
+/** Returns the function that sets the kernel parameters of the rules. A parameter that cannot be set is logged. */
 export function prepareHost(logger: Logger): (settings: RuleSettings) => Promise<void> {
   return async ({ family, localhostNodePorts }) => {
     await setKernelParameters(

@@ -36,9 +36,8 @@ interface ServingOptions {
 }
 
 /**
- * Resolves to the certificate and key that the server uses at the start: those of the flags, else the stored pair of the
- * cluster's signer, else the stored self-signed pair. A stored pair that has expired counts as missing. Without any of them,
- * creates and stores a new self-signed pair. Rejects if a file of the flags or of a stored pair cannot be read.
+ * Resolves to the certificate and key that the server uses at the start: those of the flags, else a stored pair that is
+ * valid, else a new self-signed pair. Rejects if a file of the flags or of a stored pair cannot be read.
  */
 export async function initialServingPair(options: ServingOptions): Promise<ServingPair> {
   if (options.certificateFile !== '' && options.keyFile !== '') {
@@ -115,8 +114,8 @@ const fitsAddresses =
     addresses().every((address) => pair.leaf.names.ip.includes(address));
 
 /**
- * Implements `--rotate-server-certificates`: requests a certificate from the cluster's signer, and a new one whenever the
- * addresses change.
+ * Implements `--rotate-server-certificates`: keeps a certificate of the cluster's signer that is valid for the node's
+ * addresses.
  */
 export function keepServingCertificate(
   options: KeepingOptions & {

@@ -356,9 +356,9 @@ export class NodeManager implements NodeInfo {
       status: statusPatch(current.status, next.status),
     };
     const answer = await client.patch(nodes, '', this.name, { type: 'strategic', body: patch, subresource: 'status' });
-    const taken = answer as unknown as NodeObject;
-    this.#take(taken);
-    this.#droppedChanges = statusChanges(taken.status, withStatus(taken, facts).status);
+    const updated = answer as unknown as NodeObject;
+    this.#take(updated);
+    this.#droppedChanges = statusChanges(updated.status, withStatus(updated, facts).status);
     this.#sentAtMs = clock.now();
     this.#reportTransitions(current, next);
   }

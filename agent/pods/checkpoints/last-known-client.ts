@@ -128,8 +128,8 @@ export class LastKnownClient implements Client {
   }
 
   /**
-   * Requests the object. Returns the stored one if the API server does not respond in time or cannot be reached. Rejects
-   * with every other error of the request.
+   * Requests the object. Returns the stored one if there is one, and the API server does not respond in time or cannot be
+   * reached.
    */
   async #orLastKnown(key: string, request: () => Promise<KubeObject>): Promise<KubeObject> {
     const response = request();

@@ -57,8 +57,8 @@ export class PodCheckpoints {
   }
 
   /**
-   * Removes objects that no pod refers to any more. The first call also removes pods of an earlier run that the API server
-   * no longer has.
+   * Removes objects that no pod refers to any more, and at first also pods of an earlier run that the API server no longer
+   * has.
    */
   async #prune(): Promise<void> {
     const isFirst = !this.#pruned;

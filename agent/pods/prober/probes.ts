@@ -27,10 +27,7 @@ interface HttpTarget extends Omit<HttpGet, 'purpose'> {
   readonly timeoutMs: number;
 }
 
-/**
- * Sends a GET request. Statuses from 200 to 299 are a success. A redirect to another host and statuses from 300 to 399 are a
- * success with a warning. If the body breaks off, the probe is errored; everything else is a failure.
- */
+/** Sends a GET request, and judges the response as the kubelet does. Never rejects. */
 export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   try {
     const { timeoutMs, ...request } = target;
@@ -137,10 +134,7 @@ function healthProblem(error: unknown, timeoutMs: number): string {
   }
 }
 
-/**
- * Probes by a command, which `run` executes. The exit code 0 is a success. Every other exit code is a failure, and so is an
- * error that `isTimeout` recognizes. After any other error the probe is errored with an unknown state.
- */
+/** Probes by a command, which `run` executes and which succeeds with the exit code 0. Never rejects. */
 export async function probeExec(
   command: readonly string[],
   run: () => Promise<{ readonly exitCode: number; readonly output: string }>,

@@ -74,8 +74,7 @@ export function resourcesOf(pod: Pod): PodResources {
 }
 
 /**
- * Returns the last resources: those in the status for a container that has run, and for a pod with such a container, otherwise
- * those of the specification.
+ * Returns the resources that the pod had last: those of its status as far as it has run, else those of its specification.
  */
 export function lastResources(pod: Pod): PodResources {
   const statuses: readonly ContainerStatusJson[] = [

@@ -208,10 +208,7 @@ export class EvictionManager {
     return true;
   }
 
-  /**
-   * Removes the terminated containers and unused images that the node can spare under a signal. Resolves to whether no
-   * threshold is met any more.
-   */
+  /** Removes what the node can spare under a signal. Resolves to whether that ended the shortage. */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
     const work = { 'dead-containers': deleteDeadContainers, 'unused-images': deleteUnusedImages };

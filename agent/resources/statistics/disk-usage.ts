@@ -135,9 +135,8 @@ interface Level {
 }
 
 /**
- * Walks a directory that a container controls. The depth costs neither descriptors nor a path that the kernel refuses, and of
- * each directory only the names of its subdirectories are in memory. Deep down, the walk returns by `..`. If a container has
- * moved the directory meanwhile, the walk continues in the deepest directory that is open.
+ * Walks a directory that a container controls. The depth costs neither descriptors nor a path that the kernel refuses, and
+ * of each directory only the names of its subdirectories are in memory.
  */
 async function walk(
   root: string,
@@ -190,10 +189,7 @@ async function walk(
   return tally;
 }
 
-/**
- * Leaves the innermost directory. If the outer one is not open any more, opens it again by `..`. If that is another directory
- * now, drops all levels that are not open.
- */
+/** Leaves the innermost directory. Drops levels whose directories are not found again by `..`. */
 async function leave(levels: Level[]): Promise<void> {
   const left = levels.pop();
   const next = levels.at(-1);

@@ -13,10 +13,7 @@ interface MeasuredSyncerOptions {
   readonly startups: Pick<PodStartups, 'workerStarted'>;
 }
 
-/**
- * Wraps a syncer to measure its steps. The operation `create` is the first sync of a pod that has not ended, `sync` any other
- * one, `kill` its termination and `terminated` its clean-up.
- */
+/** Wraps a syncer to measure its steps. */
 export function measuredSyncer(
   syncer: PodSyncer,
   { metrics, clock, status, startups }: MeasuredSyncerOptions,

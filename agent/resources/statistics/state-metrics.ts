@@ -143,11 +143,11 @@ export function podMetrics(
     containerEnded(pod, { name, exitCode, reason, finishedAtMs }) {
       // Containers that terminated before the agent started were counted by the previous process.
       if (finishedAtMs < sinceMs) return;
-      const has = (list: readonly { readonly name: string }[] | undefined): boolean =>
+      const isIn = (list: readonly { readonly name: string }[] | undefined): boolean =>
         (list ?? []).some((container) => container.name === name);
-      const type = has(pod.spec.initContainers)
+      const type = isIn(pod.spec.initContainers)
         ? 'init_container'
-        : has(pod.spec.ephemeralContainers)
+        : isIn(pod.spec.ephemeralContainers)
           ? 'ephemeral_container'
           : 'container';
       ended.with(type, String(exitCode), reason).inc();

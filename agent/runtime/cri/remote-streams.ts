@@ -120,9 +120,9 @@ async function settledUnlessStuck(
   stdin: SpdyStream,
   clock: Clock,
 ): Promise<void> {
-  let taken = 0;
+  let readBytes = 0;
   let before = -1;
-  const count = (chunk: Buffer): void => void (taken += chunk.length);
+  const count = (chunk: Buffer): void => void (readBytes += chunk.length);
   from.on('data', count);
   const over = new AbortController();
   const settled = outcome.finally(() => over.abort());
@@ -130,9 +130,9 @@ async function settledUnlessStuck(
     for (;;) {
       await Promise.race([settled, pause(clock, STUCK_MS, over.signal)]);
       if (over.signal.aborted) return;
-      if (stdin.writableNeedDrain && taken === before)
+      if (stdin.writableNeedDrain && readBytes === before)
         throw new RuntimeError('unknown', 'the command closed its output and stopped reading its input');
-      before = taken;
+      before = readBytes;
     }
   } finally {
     from.off('data', count);

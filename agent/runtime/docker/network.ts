@@ -127,14 +127,14 @@ export class PodNetwork {
     if (this.#options.awaitsCidr && this.#cidrs.length === 0) {
       throw new RuntimeError('unavailable', 'no pod CIDR has been assigned to this node yet');
     }
-    const taken = this.#cidrs.filter((cidr) => overlapsHost(cidr, this.#bridge));
-    if (taken.length > 0) {
+    const overlapping = this.#cidrs.filter((cidr) => overlapsHost(cidr, this.#bridge));
+    if (overlapping.length > 0) {
       logger.warn(
-        { podCidrs: taken },
+        { podCidrs: overlapping },
         'The pod CIDR is in use by another interface of this host; the pod network uses a subnet that Docker chooses',
       );
     }
-    await this.#create(taken.length > 0 ? [] : this.#cidrs);
+    await this.#create(overlapping.length > 0 ? [] : this.#cidrs);
   }
 
   /**

@@ -1,7 +1,6 @@
 /**
- * Ends a pull by Docker whose progress has stopped: a registry that does not answer any more, or sends byte by byte, would keep
- * the pod waiting, while another attempt may reach a registry that works. Runtimes of CRI report no progress; containerd ends
- * such a pull itself from 1.7 on (`image_pull_progress_timeout`).
+ * Ends a pull by Docker whose progress has stopped: a registry that does not answer any more, or sends byte by byte, would
+ * keep the pod waiting, while another attempt may reach a registry that works.
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { RuntimeError } from '../runtime.ts';

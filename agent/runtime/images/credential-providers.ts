@@ -164,13 +164,13 @@ export class CredentialProviders {
     if (name === '') return attributes.requiresServiceAccount ? undefined : NO_ACCOUNT;
     if (this.#options.client === undefined) throw new Error('credentials of a service account need an API server');
     const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
-    const all = account.metadata.annotations ?? {};
+    const annotationsOfAccount = account.metadata.annotations ?? {};
     // The required annotations select the plugin.
-    if (attributes.requiredAnnotations.some((key) => all[key] === undefined)) return undefined;
+    if (attributes.requiredAnnotations.some((key) => annotationsOfAccount[key] === undefined)) return undefined;
     const annotations = Object.fromEntries(
       [...attributes.requiredAnnotations, ...attributes.optionalAnnotations]
         .toSorted()
-        .flatMap((key) => (all[key] === undefined ? [] : [[key, all[key]]])),
+        .flatMap((key) => (annotationsOfAccount[key] === undefined ? [] : [[key, annotationsOfAccount[key]]])),
     );
     const token = await this.#options.token(pod, attributes.audience);
     const parts = [namespace, name, account.metadata.uid, annotations];

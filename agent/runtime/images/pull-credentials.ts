@@ -145,8 +145,8 @@ export function credentialHash(fields: {
   /** The kubelet reads no identity tokens, so its hashes have none. */
   readonly identitytoken?: string;
 }): string {
-  const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
+  const nonEmpty = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
   return createHash('sha256')
-    .update(escapeMarkup(JSON.stringify(given)))
+    .update(escapeMarkup(JSON.stringify(nonEmpty)))
     .digest('hex');
 }

@@ -1,8 +1,7 @@
 /**
  * Stores the records of image pulls in the kubelet's files. `image_manager/pulling` has a file for each image that is being
- * pulled, and `image_manager/pulled` one for each pulled image, with the credentials that succeeded. The records are read at
- * the start and kept in memory. A change is on disk before its call resolves. The agent and the kubelet can take over from each
- * other.
+ * pulled, and `image_manager/pulled` one for each pulled image, with the credentials that succeeded. A change is on disk
+ * before its call resolves. The agent and the kubelet can take over from each other.
  */
 import { createHash } from 'node:crypto';
 import { readdir, rm } from 'node:fs/promises';

@@ -155,8 +155,8 @@ export class PullVerification {
   }
 
   /**
-   * Called at the start. Records images of interrupted pulls as pulled by this agent, without credentials, and removes their
-   * intents. Intents of images that are not on the node stay.
+   * Records images of interrupted pulls as pulled by this agent, without credentials, and removes their intents. Intents of
+   * images that are not on the node stay.
    */
   async recordInterrupted(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
     const { records } = this.#options;
@@ -248,8 +248,8 @@ export class PullVerification {
     if (recorded.nodePodsAccessible === true) return 'credentialRecordFound';
     const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = recorded;
     if (secrets.length === 0 && accounts.length === 0) return 'mustAuthenticate';
-    const given = await credentials();
-    for (const { source, hash } of given) {
+    const podCredentials = await credentials();
+    for (const { source, hash } of podCredentials) {
       if (source?.kind !== 'secret') continue;
       const { kind: _kind, ...coordinates } = source;
       const secret = { ...coordinates, credentialHash: hash };
@@ -260,7 +260,7 @@ export class PullVerification {
       if (mayAdd) await this.#remember(image, imageRef, secret);
       return 'credentialRecordFound';
     }
-    const account = given.find(({ source }) => source?.kind === 'serviceAccount')?.source;
+    const account = podCredentials.find(({ source }) => source?.kind === 'serviceAccount')?.source;
     return account !== undefined && accounts.some((one) => isSame(one, account))
       ? 'credentialRecordFound'
       : 'mustAuthenticate';

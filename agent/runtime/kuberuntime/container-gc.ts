@@ -127,20 +127,20 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   };
   const removed = new Set<string>();
   for (const container of toRemove) {
-    const done = await attempt('container', container.id, async () => {
+    const isRemoved = await attempt('container', container.id, async () => {
       await runtime.removeContainer(container.id);
       if (container.logPath !== '') await removeLogs(container.logPath);
     });
-    if (done) removed.add(container.id);
+    if (isRemoved) removed.add(container.id);
   }
-  const left = containers.filter((container) => !removed.has(container.id));
-  for (const sandbox of sandboxesToRemove(await runtime.listSandboxes(), left, podExists)) {
+  const remaining = containers.filter((container) => !removed.has(container.id));
+  for (const sandbox of sandboxesToRemove(await runtime.listSandboxes(), remaining, podExists)) {
     await attempt('sandbox', sandbox.id, async () => {
       await runtime.stopSandbox(sandbox.id);
       await runtime.removeSandbox(sandbox.id);
     });
   }
-  await removeLogFolders(options, new Set(left.map(uidOf)));
+  await removeLogFolders(options, new Set(remaining.map(uidOf)));
   if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
 }
 

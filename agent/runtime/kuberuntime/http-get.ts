@@ -77,7 +77,7 @@ function fetchOnce(
 ): Promise<{ status: number; body: string; location: string | undefined }> {
   return new Promise((resolve, reject) => {
     // Like Go's HTTP client: the Host header comes first, and has the port even if it is the default of the scheme.
-    const given = target.headers.find(({ name }) => name.toLowerCase() === 'host')?.value;
+    const hostHeader = target.headers.find(({ name }) => name.toLowerCase() === 'host')?.value;
     // A header may have the name of a member that every object has, such as `constructor`.
     const headers = Object.create(null) as Record<string, string[]>;
     for (const { name, value } of target.headers) if (name.toLowerCase() !== 'host') (headers[name] ??= []).push(value);
@@ -97,12 +97,12 @@ function fetchOnce(
       port: target.port,
       path: target.path,
       method: 'GET',
-      headers: { Host: given ?? hostPort(target.host, target.port), ...headers },
+      headers: { Host: hostHeader ?? hostPort(target.host, target.port), ...headers },
       agent: false as const,
       signal,
       rejectUnauthorized: false,
       setHost: false,
-      ...(given === undefined ? {} : { servername: serverName(given) }),
+      ...(hostHeader === undefined ? {} : { servername: serverName(hostHeader) }),
     };
     let ends = '';
     let isBody = false;
@@ -201,8 +201,8 @@ export function dialMessage(error: unknown, host: string, port: number): string 
   if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
   if (code.startsWith('HPE_')) {
     const [line = ''] = String((error as { rawPacket?: Buffer }).rawPacket ?? '').split(/\r?\n/, 1);
-    const shown = quoteText(line.slice(0, MAX_SHOWN));
-    return `net/http: HTTP/1.x transport connection broken: malformed HTTP response ${shown}`;
+    const quotedLine = quoteText(line.slice(0, MAX_SHOWN));
+    return `net/http: HTTP/1.x transport connection broken: malformed HTTP response ${quotedLine}`;
   }
   const reason = REASONS.get(code);
   if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;

@@ -44,8 +44,9 @@ interface KillRequest {
 }
 
 /**
- * Runs the `preStop` hook and stops the container, both within the grace period in seconds; the container has at least two
- * seconds to stop. A container that is gone counts as stopped. Rejects if the runtime fails or the signal aborts.
+ * Runs the `preStop` hook, waits for the turn of the container and stops it, all within the grace period in seconds; the
+ * container has at least two seconds to stop. A container that is gone counts as stopped. Rejects if the runtime fails or
+ * the signal aborts.
  */
 export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
   const { pod, container, id, signal } = request;

@@ -177,7 +177,7 @@ function actionsForNewSandbox(
 }
 
 /**
- * Adds to the draft the init containers to start and to kill, sidecars of an initialized pod included. Returns whether the
+ * Adds to the draft what is to be done for init containers, sidecars of an initialized pod included. Returns whether the
  * init containers have completed.
  */
 function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {

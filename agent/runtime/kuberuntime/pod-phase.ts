@@ -29,8 +29,8 @@ interface Counts {
 type Phase = 'Pending' | 'Running' | 'Succeeded' | 'Failed';
 
 /**
- * Computes the phase. With `terminal`, it may be final whatever the restart policy is, but not that of a static pod, whose
- * manifest may return: its mirror pod stays Running until it is deleted.
+ * Computes the phase. `terminal` makes exits final whatever the restart policy is, except for a static pod, whose manifest
+ * may return.
  */
 export function podPhase(pod: Pod, statuses: readonly ContainerStatusJson[], options: Options): Phase {
   const init = initState(pod, statuses);

@@ -76,8 +76,7 @@ function initReadiness({ state, ready }: ContainerStatusJson): Readiness {
 
 /**
  * Returns whether a container has started (it runs, and its startup probe has succeeded) and is ready (its readiness probe
- * succeeds as well). A postStart hook does not matter here: the pod worker reads the container again only after the hook has
- * run.
+ * succeeds as well).
  */
 function probedReadiness(
   spec: Container,

@@ -1,8 +1,4 @@
-/**
- * Computes the resources in the status of a pod. Before the pod runs, the status shows the allocated resources. While it
- * runs, the status shows what the pod's cgroup limits (CPU and memory), as that of the kubelet does. The amounts of the
- * cgroup are computed and not read. Pure.
- */
+/** Computes the resources in the status of a pod. The amounts of the cgroup are computed and not read. Pure. */
 import { formatQuantity, newQuantity } from '../../../api/meta/quantity.ts';
 import type { Container, Pod, PodStatus } from '../../base/model/pod.ts';
 import type { ResizeConditions } from './resize.ts';

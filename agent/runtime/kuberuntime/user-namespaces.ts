@@ -71,9 +71,9 @@ export class UserNamespaces {
   async #allocate(uid: string): Promise<number> {
     const { rootDirectory, idsPerPod, range } = this.#options;
     const pods = await namesIn(join(rootDirectory, 'pods'));
-    const taken = new Set(await Promise.all(pods.map((other) => this.#firstId(other))));
+    const usedIds = new Set(await Promise.all(pods.map((other) => this.#firstId(other))));
     for (let firstId = range.firstId; firstId < range.firstId + range.length; firstId += idsPerPod) {
-      if (taken.has(firstId)) continue;
+      if (usedIds.has(firstId)) continue;
       await this.#write(uid, namespaceFrom(firstId, idsPerPod));
       return firstId;
     }

@@ -79,9 +79,9 @@ export async function readLog(
     const text = formatLine(line, filter);
     if (text === undefined) return true;
     leftEntries--;
-    const shown = text.subarray(0, leftBytes);
-    leftBytes -= shown.length;
-    if (shown.length > 0) await writeOut(out, shown, signal);
+    const part = text.subarray(0, leftBytes);
+    leftBytes -= part.length;
+    if (part.length > 0) await writeOut(out, part, signal);
     return leftBytes > 0 && !signal.aborted;
   };
   const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);

@@ -1,11 +1,10 @@
 /**
- * Keeps the logs of running containers within `--container-log-max-size` and `--container-log-max-files`. A log that reaches
- * the size is renamed to `<log>.<time>`, and the runtime opens a new one. Older files are compressed to `.gz`, and the oldest
- * are removed.
+ * Keeps the logs of running containers within `--container-log-max-size` and `--container-log-max-files`. A log that
+ * reaches the size is renamed to `<log>.<time>`, and the runtime opens a new one. Older files are compressed to `.gz`, and
+ * the oldest are removed.
  *
- * The newest rotated file stays uncompressed, because followers of the log read it to its end and the Docker log writer finds
- * its position in it. The next rotation completes one that was interrupted. A log that is not a regular file is not rotated,
- * and each check logs an error.
+ * The newest rotated file stays uncompressed, because followers of the log read it to its end and the Docker log writer
+ * finds its position in it. The next rotation completes one that was interrupted.
  */
 import { constants } from 'node:fs';
 import { pipeline } from 'node:stream/promises';

@@ -87,11 +87,11 @@ interface Upgrade extends UpgradeRequest {
  * before, the caller must answer the error (`refuseUpgrade`).
  */
 export function createUpgrades(
-  given: UpgradeOptions,
+  upgradeOptions: UpgradeOptions,
   maxHeldBytes = MAX_HELD_BYTES,
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
   const options: Upgrades = {
-    ...given,
+    ...upgradeOptions,
     forwarded: new ForwardedConnections(connectionsWithin(FORWARDED)),
     memory: new HeldMemory(maxHeldBytes),
   };

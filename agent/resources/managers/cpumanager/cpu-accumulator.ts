@@ -145,9 +145,8 @@ interface Distribution {
 }
 
 /**
- * Takes the same number of CPUs from each of the fewest NUMA nodes that can provide it, in whole groups. The remainder goes
- * to the nodes where it leaves the free CPUs most evenly distributed. If no set of nodes fits, or `count` is not a multiple of
- * `groupSize`, it does the same as `takePacked` without alignment to caches. Throws `CpuAllocationError`.
+ * Takes the CPUs in whole groups and evenly from the fewest NUMA nodes that can provide them, else as `takePacked` without
+ * alignment to caches. Throws `CpuAllocationError`.
  */
 export function takeDistributed(
   topology: CpuTopology,
@@ -237,9 +236,9 @@ function bestRemainder(
       if (room < missing) continue;
       while (missing > 0) {
         for (const node of subset) {
-          const has = after.get(node) ?? 0;
-          if (missing === 0 || has < groupSize) continue;
-          after.set(node, has - groupSize);
+          const free = after.get(node) ?? 0;
+          if (missing === 0 || free < groupSize) continue;
+          after.set(node, free - groupSize);
           missing -= groupSize;
         }
       }

@@ -121,9 +121,9 @@ export class StaticCpuPolicy {
     const { uid } = pod.metadata;
     const count = this.exclusiveCount(pod, container);
     if (count === 0) return;
-    const held = state.exclusive(uid, container.name);
-    if (held !== undefined) {
-      this.#updateReusable(pod, container, held);
+    const allocated = state.exclusive(uid, container.name);
+    if (allocated !== undefined) {
+      this.#updateReusable(pod, container, allocated);
       return;
     }
     if (options.fullPhysicalCpusOnly) this.#checkWholeCores(count, topology.cpusPerCore, this.#reusableOf(uid));
@@ -197,8 +197,8 @@ export class StaticCpuPolicy {
   containerHints(pod: Pod, container: Container): ProviderHints {
     const count = this.exclusiveCount(pod, container);
     if (count === 0) return {};
-    const held = this.#deps.state.exclusive(pod.metadata.uid, container.name);
-    if (held !== undefined) return { cpu: held.size === count ? this.#hints(held, NO_CPUS, count) : [] };
+    const allocated = this.#deps.state.exclusive(pod.metadata.uid, container.name);
+    if (allocated !== undefined) return { cpu: allocated.size === count ? this.#hints(allocated, NO_CPUS, count) : [] };
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid), count) };
   }
 
@@ -208,10 +208,10 @@ export class StaticCpuPolicy {
     if (count === 0) return {};
     let assigned: CpuSet = NO_CPUS;
     for (const container of initAndMainContainers(pod.spec)) {
-      const held = this.#deps.state.exclusive(pod.metadata.uid, container.name);
-      if (held === undefined) continue;
-      if (held.size !== this.exclusiveCount(pod, container)) return { cpu: [] };
-      assigned = assigned.union(held);
+      const allocated = this.#deps.state.exclusive(pod.metadata.uid, container.name);
+      if (allocated === undefined) continue;
+      if (allocated.size !== this.exclusiveCount(pod, container)) return { cpu: [] };
+      assigned = assigned.union(allocated);
     }
     if (assigned.size === count) return { cpu: this.#hints(assigned, NO_CPUS, count) };
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid).union(assigned), count) };

@@ -1,7 +1,6 @@
 /**
  * Registers device plugins, and allocates their devices to containers, on the NUMA nodes that the topology manager chose
- * and by the plugin's preference. Its allocations survive a restart in a checkpoint. A resource whose plugin disconnects
- * stays on the node for five minutes.
+ * and by the plugin's preference. Its allocations survive a restart in a checkpoint.
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -59,12 +59,12 @@ interface Choice {
 }
 
 /**
- * Returns `count` devices: the given ones, then those on the chosen NUMA nodes, then others. Among equals it takes the devices
+ * Returns `count` devices: the initial ones, then those on the chosen NUMA nodes, then others. Among equals it takes those
  * that the plugin prefers.
  */
-export async function completeChoice(given: ReadonlySet<string>, choice: Choice): Promise<readonly string[]> {
+export async function completeChoice(initial: ReadonlySet<string>, choice: Choice): Promise<readonly string[]> {
   const { count, available, preferred } = choice;
-  const chosen = new Set(given);
+  const chosen = new Set(initial);
   const add = (ids: Iterable<string>): void => {
     for (const id of ids) if (chosen.size < count) chosen.add(id);
   };

@@ -307,8 +307,8 @@ export class ClaimManager {
    * pod until all its claims are released.
    */
   async release(podUid: string): Promise<void> {
-    const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
-    for (const claim of held)
+    const claimsOfPod = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
+    for (const claim of claimsOfPod)
       await this.#queue.run(`${claim.Namespace}/${claim.ClaimName}`, () => this.#releaseClaim(claim, podUid));
     await this.#save();
   }
@@ -382,12 +382,12 @@ function useOf(pod: Pod, { name, request }: ContainerClaim): ClaimUse {
 
 /** Returns the claims and requests that the container uses, including those of the claim for extended resources. */
 function claimUsesOf(pod: Pod, { name, resources = {} }: Container): readonly ClaimUse[] {
-  const own = (resources.claims ?? []).map((use) => useOf(pod, use));
+  const claimUses = (resources.claims ?? []).map((use) => useOf(pod, use));
   const { resourceClaimName, requestMappings = [] } = pod.status?.extendedResourceClaimStatus ?? {};
   const extended = requestMappings.filter(
     (mapping) => mapping.containerName === name && Object.hasOwn(resources.requests ?? {}, mapping.resourceName),
   );
-  return [...own, ...extended.map(({ requestName }) => ({ claim: resourceClaimName, request: requestName }))];
+  return [...claimUses, ...extended.map(({ requestName }) => ({ claim: resourceClaimName, request: requestName }))];
 }
 
 /**

@@ -113,9 +113,9 @@ export class StaticMemoryPolicy {
     const { uid } = pod.metadata;
     const wanted = this.wanted(pod, container);
     if (Object.keys(wanted).length === 0) return;
-    const held = this.#state.blocks(uid, container.name);
-    if (held !== undefined) {
-      this.#updateReusable(pod, container, held);
+    const allocated = this.#state.blocks(uid, container.name);
+    if (allocated !== undefined) {
+      this.#updateReusable(pod, container, allocated);
       return;
     }
     const nodes = nodesOf(this.#chooseNodes(pod, container, wanted));
@@ -203,8 +203,8 @@ export class StaticMemoryPolicy {
   /** Returns the sets of NUMA nodes from which the memory of the container can come, for each resource. */
   containerHints(pod: Pod, container: Container): ProviderHints {
     const wanted = this.wanted(pod, container);
-    const held = this.#state.blocks(pod.metadata.uid, container.name);
-    return held === undefined ? this.#perResource(pod, wanted) : regenerated(held, wanted);
+    const allocated = this.#state.blocks(pod.metadata.uid, container.name);
+    return allocated === undefined ? this.#perResource(pod, wanted) : regenerated(allocated, wanted);
   }
 
   /** Returns the sets of NUMA nodes from which the memory of the whole pod can come, for each resource. */
@@ -215,8 +215,8 @@ export class StaticMemoryPolicy {
       [...types].map((type) => [type, podAmount(pod, (container) => this.wanted(pod, container)[type] ?? 0)]),
     );
     for (const container of containers) {
-      const held = this.#state.blocks(pod.metadata.uid, container.name);
-      if (held !== undefined) return regenerated(held, wanted);
+      const allocated = this.#state.blocks(pod.metadata.uid, container.name);
+      if (allocated !== undefined) return regenerated(allocated, wanted);
     }
     return this.#perResource(pod, wanted);
   }

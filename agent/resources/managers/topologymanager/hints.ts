@@ -98,10 +98,10 @@ function* choices(lists: readonly (readonly TopologyHint[])[], at = 0): Generato
  * nodes.
  */
 function mergeChoice(all: NumaMask, choice: readonly TopologyHint[]): { affinity: NumaMask; preferred: boolean } {
-  const given = choice.flatMap(({ affinity }) => (affinity === undefined ? [] : [affinity]));
+  const affinities = choice.flatMap(({ affinity }) => (affinity === undefined ? [] : [affinity]));
   return {
-    affinity: given.reduce((mask, affinity) => mask & affinity, all),
-    preferred: choice.every(({ preferred }) => preferred) && given.every((affinity) => affinity === given[0]),
+    affinity: affinities.reduce((mask, affinity) => mask & affinity, all),
+    preferred: choice.every(({ preferred }) => preferred) && affinities.every((affinity) => affinity === affinities[0]),
   };
 }
 
