@@ -17,7 +17,7 @@ import { hostDemands, takeProcess } from './assembly/process.ts';
 import { createRegistries } from './assembly/registries.ts';
 import { nodeNameOf } from './host/host-facts.ts';
 import { writeHostRecord } from './host/host-record.ts';
-import { waitForPods } from './host/process/run-once.ts';
+import { waitForPods } from './pods/run-once.ts';
 import type { PodHost } from './server/pod-host.ts';
 import type { NodeStatusSource } from './node/status/node-manager.ts';
 import type { AgentFlags } from './options/agent-options.ts';

@@ -481,7 +481,7 @@ const OWN_LOOPS: ReadonlyMap<string, string> = new Map([
   ['api/client/leader-election.ts', 'its attempts end when the lease is held, and are bounded by its deadline'],
   ['api/client/reflector.ts', 'each step depends on how the one before ended'],
   ['agent/host/process/lock-file.ts', 'it ends when another process waits for the lock'],
-  ['agent/host/process/run-once.ts', 'it ends with the pods'],
+  ['agent/pods/run-once.ts', 'it ends with the pods'],
   ['agent/node/shutdown/node-shutdown.ts', 'it connects again, after a backoff also if the connection ended well'],
   ['agent/runtime/cri/cri-events.ts', 'it follows a stream or, where there is none, lists'],
   ['agent/runtime/docker/log-writer.ts', 'it ends with the container'],
@@ -570,7 +570,7 @@ const LOSSY_JSON: Readonly<Record<string, string>> = {
   'controlplane/security/authentication/webhook-token.ts': 'a TokenReview has no numbers',
   'controlplane/security/authorization/abac.ts': 'a policy has no numbers',
   'controlplane/security/authorization/webhook.ts': 'a SubjectAccessReview has no numbers',
-  'controlplane/registry/kinds/core/agent-request.ts': 'measurements are doubles',
+  'controlplane/model/agent-request.ts': 'measurements are doubles',
   'api/schema/spec-diff.ts': 'a message that shows a difference',
   'controlplane/storage/cached-object.ts': 'labels are texts',
 };

@@ -100,7 +100,7 @@ const WALKS: readonly Walk[] = [
     files: [
       'options/audit.ts',
       'start/serve.ts',
-      'start/audit.ts',
+      'start/build-audit.ts',
       'server/audit/policy.ts',
       'server/audit/audit.ts',
       'server/filters/audit.ts',

@@ -70,6 +70,8 @@ export const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'model',
     'scheduler',
     'security/pki',
+    'security/files',
+    'security/webhooks',
     'security/authentication',
     'security/authorization',
     'security/admission',

@@ -3,7 +3,7 @@
  * run if it is off. With `auto`, the kind of the cluster decides: one whose nodes provide the services themselves has no
  * network plugin that enforces policies.
  */
-import { createHash } from 'node:crypto';
+import { policyTable } from '../network/policy/policy-table.ts';
 import { background } from '../../api/machinery/background.ts';
 import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/client/client.ts';
@@ -44,11 +44,6 @@ const RETRY_MS = 5_000;
 const CHECK_DENIED_MS = 60_000;
 const CHECK_ALLOWED_MS = 300_000;
 const NONE: NetworkPolicies = { admit: () => Promise.resolve(), forget: () => undefined };
-
-/** Returns the name of the table: several agents of one host have tables of their own, each for its own pods. */
-export function policyTable(rootDirectory: string): string {
-  return `orchlet_policy_${createHash('sha256').update(rootDirectory).digest('hex').slice(0, 12)}`;
-}
 
 /**
  * Creates the part that enforces network policies, or removes the rules of an earlier run if they are not to be enforced.

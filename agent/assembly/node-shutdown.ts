@@ -3,13 +3,10 @@ import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Pod } from '../base/model/pod.ts';
 import { systemLogind } from '../node/shutdown/logind.ts';
-import { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
+import { NodeShutdown, SHUTDOWN_STATE_FILE } from '../node/shutdown/node-shutdown.ts';
 import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
 import type { PodKiller } from '../pods/workers/kill-pod.ts';
 import type { Base } from './base.ts';
-
-/** The file in the root directory with the state of a graceful shutdown. */
-export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
 
 interface ShutdownParts {
   readonly registry: MetricsRegistry;

@@ -7,7 +7,7 @@ import { createYamlThread } from '../../api/codec/yaml-thread.ts';
 import type { HttpClient } from '../../api/client/http-client.ts';
 import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import { splitHeader } from '../options/json-forms.ts';
-import { createPodReader } from '../pods/pod-reader.ts';
+import { createPodReader } from '../sources/pod-reader.ts';
 import { createApiSource } from '../sources/api-source.ts';
 import { createFileSource } from '../sources/file-source.ts';
 import type { PodSource } from '../sources/pod-source.ts';

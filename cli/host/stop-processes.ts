@@ -1,6 +1,6 @@
 /** Terminates pods and stops processes of this host, for `orchlet stop` and `orchlet reset`. */
 import { join } from 'node:path';
-import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
+import { SHUTDOWN_STATE_FILE } from '../../agent/node/shutdown/node-shutdown.ts';
 import { readOwnFile } from '../../agent/base/files/regular-file.ts';
 import { systemdHost, unitOf } from '../../api/component/systemd.ts';
 import { systemClock } from '../../api/machinery/clock.ts';

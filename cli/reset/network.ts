@@ -1,7 +1,7 @@
 /** Removes the rules and links of the agent in the network namespace of this process, and restores kernel parameters. */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { policyTable } from '../../agent/assembly/network-policies.ts';
+import { policyTable } from '../../agent/network/policy/policy-table.ts';
 import { kernelParameterRecords, restoreKernelParameter } from '../../agent/network/kernel-parameters.ts';
 import { isNamespaceLocked } from '../../agent/network/namespace-lock.ts';
 import { hostNftables } from '../../agent/network/nftables.ts';

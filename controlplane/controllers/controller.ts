@@ -13,7 +13,7 @@ import type { Informer, Informers } from '../../api/client/informer.ts';
 import type { TypedClient } from '../../api/client/typed-client.ts';
 import { type QueueObserver, runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
-import type { ControllerOptions } from './options.ts';
+import type { ControllerOptions } from './controller-options.ts';
 
 /** What `start.ts` passes to a controller. */
 export interface ControllerEnvironment {

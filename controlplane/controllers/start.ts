@@ -11,7 +11,7 @@ import type { Informers } from '../../api/client/informer.ts';
 import { typedClient } from '../../api/client/typed-client.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import type { ResourceCatalog } from '../model/rest.ts';
-import type { ControllerOptions } from './options.ts';
+import type { ControllerOptions } from './controller-options.ts';
 import { isEnabled } from './controller-names.ts';
 import { controllerTable, type ControllerKeys } from './controller-table.ts';
 

@@ -3,7 +3,7 @@ import { quoteText } from '../../api/meta/quote.ts';
 import { flag, type FlagValues } from '../../api/component/flags.ts';
 import { parseCidr } from '../../api/meta/ip-addresses.ts';
 import { checkControllers } from '../controllers/controller-names.ts';
-import type { ControllerOptions } from '../controllers/options.ts';
+import type { ControllerOptions } from '../controllers/controller-options.ts';
 
 const CONTROLLERS = 'Controllers';
 /**

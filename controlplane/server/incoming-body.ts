@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream';
 import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
-import type { Share } from './flowcontrol/shares.ts';
+import type { Share } from './shares.ts';
 import { TooManyRequests } from './flowcontrol/too-many-requests.ts';
 
 /** The number of unread bytes from which on a body is paused. */

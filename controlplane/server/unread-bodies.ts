@@ -4,7 +4,7 @@
  */
 import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { clientKey } from '../../api/http/connection-limit.ts';
-import { Shares, type Share } from './flowcontrol/shares.ts';
+import { Shares, type Share } from './shares.ts';
 
 const BUDGET_BYTES = 64 * 1024 * 1024;
 

@@ -6,7 +6,7 @@
  * holds most loses the newest watch: it is refused with 429, or its stream is broken off and its client watches again.
  */
 import { totalmem } from 'node:os';
-import { type Share, Shares, userOf } from './flowcontrol/shares.ts';
+import { type Share, Shares, userOf } from './shares.ts';
 import type { ApiRequest } from './request.ts';
 
 /** The part of the memory of the host, or of the cgroup, that the watches of a level may take. */

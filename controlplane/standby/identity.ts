@@ -8,7 +8,7 @@ import type { ClientCredentials } from '../../api/client/client-credentials.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/client/http-client.ts';
 import type { DistinguishedName } from '../../api/pki/names.ts';
-import { fixedCaBundle } from '../security/authentication/ca-bundle.ts';
+import { fixedCaBundle } from '../security/files/ca-bundle.ts';
 import type { ClientConnection } from '../security/authentication/authentication.ts';
 import { PeerVerifier } from '../security/authentication/client-certificate.ts';
 import { AuthenticationError } from '../security/authentication/union.ts';

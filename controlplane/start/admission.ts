@@ -11,7 +11,7 @@ import { admissionChain } from '../security/admission/chain.ts';
 import { buildPlugins } from '../security/admission/plugins.ts';
 import { webhookConditions } from '../security/admission/policy/match-conditions.ts';
 import { catalogConversion } from '../security/admission/webhook/catalog-conversion.ts';
-import { WebhookClient } from '../security/authentication/webhook-client.ts';
+import { WebhookClient } from '../security/webhooks/webhook-client.ts';
 import type { ReadersPhase } from './readers.ts';
 import type { SecurityPhase } from './security.ts';
 import type { Setting } from './setting.ts';

@@ -6,7 +6,7 @@ import { answerFault, decodedReview } from '../security/admission/webhook/webhoo
 import { aggregationMetrics } from '../registry/aggregation/aggregation-metrics.ts';
 import { Aggregator } from '../registry/aggregation/aggregator.ts';
 import { startAutoRegistration } from '../registry/aggregation/auto-registration.ts';
-import { WebhookClient } from '../security/authentication/webhook-client.ts';
+import { WebhookClient } from '../security/webhooks/webhook-client.ts';
 import type { CallConversion } from '../registry/custom-resources/webhook-conversion.ts';
 import { SYSTEM_USER } from '../model/system-user.ts';
 import { fetchAggregated } from '../server/connect/aggregated.ts';

@@ -14,14 +14,14 @@ import {
   loadAuthenticationConfig,
 } from '../security/authentication/authentication-config.ts';
 import { authenticationMetrics } from '../security/authentication/authentication-metrics.ts';
-import { followPair } from '../security/authentication/followed-pair.ts';
-import type { AgentCredentials } from '../registry/kinds/core/agent-request.ts';
-import { type CaBundle, fileCaBundle, fixedCaBundle } from '../security/authentication/ca-bundle.ts';
+import { followPair } from '../security/files/followed-pair.ts';
+import type { AgentCredentials } from '../model/agent-request.ts';
+import { type CaBundle, fileCaBundle, fixedCaBundle } from '../security/files/ca-bundle.ts';
 import { verificationKey } from '../security/authentication/service-account.ts';
 import { TokenIssuer } from '../security/authentication/token-issuer.ts';
 import { authorizationMetrics } from '../security/authorization/authorization-metrics.ts';
 import { type Authorizers, buildAuthorizers } from '../security/authorization/authorizers.ts';
-import { type FollowedFile, followFile } from '../security/authentication/followed-file.ts';
+import { type FollowedFile, followFile } from '../security/files/followed-file.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
 import { storageBackendOf } from '../options/storage.ts';
 import { ensurePki, type Pki } from '../security/pki/pki.ts';

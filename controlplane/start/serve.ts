@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { customResourceDefinitions } from '../../api/client/resources.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
-import { buildAudit } from './audit.ts';
+import { buildAudit } from './build-audit.ts';
 import { ensureSystemNamespaces, reconcileBootstrapPolicy } from '../security/authorization/bootstrap-reconcile.ts';
 import { ensureDefaultObjects } from '../controllers/cluster-objects/default-objects.ts';
 import { ensureNodeBootstrap } from '../controllers/cluster-objects/node-bootstrap.ts';

@@ -2,7 +2,7 @@
 import { join, isAbsolute, normalize } from 'node:path';
 import type { Node } from '../../api/kinds/kinds.ts';
 import type { VolumeAgents } from '../controllers/storage/local-volumes.ts';
-import { type AgentConnection, requestAgent } from '../registry/kinds/core/agent-request.ts';
+import { type AgentConnection, requestAgent } from '../model/agent-request.ts';
 import type { Parts } from './parts.ts';
 import { agentOrigin } from '../registry/kinds/core/connections.ts';
 

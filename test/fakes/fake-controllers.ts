@@ -8,7 +8,7 @@ import * as resources from '../../api/client/resources.ts';
 import { typedClient } from '../../api/client/typed-client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { RunController } from '../../controlplane/controllers/controller.ts';
-import type { ControllerOptions } from '../../controlplane/controllers/options.ts';
+import type { ControllerOptions } from '../../controlplane/controllers/controller-options.ts';
 import { controllerOptions, controllersFlags } from '../../controlplane/options/controllers.ts';
 import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';

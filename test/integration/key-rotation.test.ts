@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
-import { WebhookClient } from '../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../controlplane/security/webhooks/webhook-client.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import type { ControlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { until } from '../until.ts';

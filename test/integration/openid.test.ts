@@ -17,7 +17,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { oidcAuthenticator, type OidcOptions } from '../../controlplane/security/authentication/oidc.ts';
-import { WebhookClient } from '../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../controlplane/security/webhooks/webhook-client.ts';
 import { until } from '../until.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
 

@@ -23,6 +23,9 @@ import {
   totalSeconds,
 } from './shutdown-order.ts';
 
+/** The file in the root directory with the state of a graceful shutdown. */
+export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
+
 /** What the shutdown reads and does. Periods are those of the configuration, the lowest priority first. */
 export interface NodeShutdownOptions {
   /** The periods of the shutdown. If empty, the login manager is not used. */

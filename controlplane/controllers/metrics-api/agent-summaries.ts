@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Origin } from '../../model/rest.ts';
-import { type AgentConnection, requestAgent } from '../../registry/kinds/core/agent-request.ts';
+import { type AgentConnection, requestAgent } from '../../model/agent-request.ts';
 import { isCount } from '../../../api/meta/integers.ts';
 
 /** Usage at one moment. CPU is in billionths of a core, averaged by the agent. */

@@ -5,7 +5,7 @@ import { dirname, resolve } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { loadKubeconfig, userCredentials } from '../../../api/client/kubeconfig.ts';
 import { parseConfigFile, shapeFault, type ConfigShape } from '../../model/config-shape.ts';
-import { presentedOf } from '../authentication/webhook-file.ts';
+import { presentedOf } from '../webhooks/webhook-file.ts';
 import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';
 import type { PodTolerationRestrictionOptions } from './pod-toleration-restriction.ts';
 import type { LimitedResource } from './limited-resources.ts';

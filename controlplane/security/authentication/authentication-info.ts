@@ -14,7 +14,7 @@ import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { parseCertificates } from '../../../api/pki/certificate.ts';
 import { readPem } from '../../../api/pki/pem.ts';
 import { isAlreadyExists, isConflict, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
-import type { CaBundle } from './ca-bundle.ts';
+import type { CaBundle } from '../files/ca-bundle.ts';
 import { SYSTEM_NAMESPACE } from '../../../api/meta/system-namespaces.ts';
 
 interface AuthenticationInfo {

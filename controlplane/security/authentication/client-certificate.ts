@@ -10,7 +10,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import { parseCertificate, type Certificate } from '../../../api/pki/certificate.ts';
 import { verifyChain, type ChainResult } from '../../../api/pki/chain.ts';
 import { AuthenticationError } from './union.ts';
-import type { CaBundle } from './ca-bundle.ts';
+import type { CaBundle } from '../files/ca-bundle.ts';
 import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
 import { CREDENTIAL_ID_EXTRA } from '../../../api/meta/system-users.ts';
 

@@ -8,7 +8,7 @@ import type { JwtSettings } from './authentication-config.ts';
 import { oidcAuthenticator, type OidcAuthenticator } from './oidc.ts';
 import { unionTokens } from './union.ts';
 import type { TokenAuthenticator } from './authentication.ts';
-import type { WebhookClient } from './webhook-client.ts';
+import type { WebhookClient } from '../webhooks/webhook-client.ts';
 
 /** What every issuer is built with. */
 interface IssuersOptions {

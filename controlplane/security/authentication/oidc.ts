@@ -11,7 +11,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
 import { verifiesInTime } from '../../../api/pki/signing.ts';
 import { parseJwt, verifyJwt, type Jwt } from './jwt.ts';
-import { withTimeout, type WebhookClient } from './webhook-client.ts';
+import { withTimeout, type WebhookClient } from '../webhooks/webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 import type { UserInfo } from '../../model/user-info.ts';
 import { CREDENTIAL_ID_EXTRA } from '../../../api/meta/system-users.ts';

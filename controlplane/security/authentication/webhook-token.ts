@@ -5,7 +5,7 @@ import { clientKey } from '../../../api/http/connection-limit.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { FairTurns } from '../../../api/machinery/fair-turns.ts';
 import { AuthenticationError } from './union.ts';
-import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from './webhook-client.ts';
+import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from '../webhooks/webhook-client.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
 interface WebhookTokenOptions {

@@ -8,12 +8,7 @@ import { stringifyJson } from '../../../api/codec/json.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { ExpiringCache } from '../../../api/machinery/expiring-cache.ts';
 import { inSlices, type Slice, TimeSlice } from '../../../api/machinery/time-slice.ts';
-import {
-  WebhookCallError,
-  withTimeout,
-  type WebhookClient,
-  type WebhookEndpoint,
-} from '../authentication/webhook-client.ts';
+import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from '../webhooks/webhook-client.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 import type { MatchCondition, WebhookSettings } from './authorization-config.ts';
 

@@ -5,7 +5,7 @@
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { Backoff } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { type WebhookClient, type WebhookEndpoint, withTimeout } from '../../security/authentication/webhook-client.ts';
+import { type WebhookClient, type WebhookEndpoint, withTimeout } from '../../security/webhooks/webhook-client.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 

@@ -6,7 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Dialer } from '../../../api/http/dialer.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
-import { type AgentCredentials, agentTls } from '../../registry/kinds/core/agent-request.ts';
+import { type AgentCredentials, agentTls } from '../../model/agent-request.ts';
 import type { ConnectTarget, Rest } from '../../model/rest.ts';
 import { checkLogAccept } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';

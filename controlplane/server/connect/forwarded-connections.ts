@@ -3,7 +3,7 @@
  * requests over a few connections of its own, and the server needs its descriptors for the storage and for other clients.
  */
 import { connectionsWithin } from '../../../api/http/connection-limit.ts';
-import { Shares, userOf } from '../flowcontrol/shares.ts';
+import { Shares, userOf } from '../shares.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { ApiRequest } from '../request.ts';
 

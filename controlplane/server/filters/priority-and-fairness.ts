@@ -6,7 +6,7 @@
  * A request with a body that is read as a whole takes its seats after the body has arrived (`RequestPlace.receive`). Until then
  * the body counts for the intake of the level.
  */
-import type { Share } from '../flowcontrol/shares.ts';
+import type { Share } from '../shares.ts';
 import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
 import type { FlowMetrics, RefusalReason } from '../flowcontrol/flow-metrics.ts';
 import type { Grant, Ticket } from '../flowcontrol/queue-set.ts';

@@ -1,7 +1,7 @@
 /** Holds the state of one priority level: its queues and seats, the bodies that it receives, its limits, and its counters. */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
-import { Shares } from './shares.ts';
+import { Shares } from '../shares.ts';
 import type { ConcurrencyBounds } from './concurrency-limits.ts';
 import { DroppedRequests } from './dropped-requests.ts';
 import { QueueSet } from './queue-set.ts';

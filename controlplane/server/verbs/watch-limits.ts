@@ -4,7 +4,7 @@
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
-import type { Share } from '../flowcontrol/shares.ts';
+import type { Share } from '../shares.ts';
 import type { ApiRequest } from '../request.ts';
 import type { WatchMemory } from '../watch-memory.ts';
 import type { WatchCarrier } from './watch-carrier.ts';

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { followFile, type FollowedFile } from '../../security/authentication/followed-file.ts';
+import { followFile, type FollowedFile } from '../../security/files/followed-file.ts';
 import type { HealthCheck } from '../../model/health-check.ts';
 import { encryptedValues, type EncryptedValues } from './encrypted-values.ts';
 import { parseEncryptionConfig } from './encryption-config.ts';

@@ -3,7 +3,7 @@ import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../../api/meta/status-error.ts';
-import { withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
+import { withTimeout, type WebhookClient } from '../../webhooks/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import { endpointOf, failedCall, type EndpointOptions } from './endpoint.ts';
 import type { RegisteredWebhook, Webhook } from './matching.ts';

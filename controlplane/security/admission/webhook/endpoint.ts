@@ -3,7 +3,7 @@ import { errorMessage } from '../../../../api/meta/error-message.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { EndpointSlice, Service } from '../../../../api/kinds/kinds.ts';
 import { BackendError, backendOf } from '../../../model/service-backend.ts';
-import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
+import type { WebhookEndpoint } from '../../webhooks/webhook-client.ts';
 import type { Lister } from '../../../model/listers.ts';
 import type { Webhook } from './matching.ts';
 

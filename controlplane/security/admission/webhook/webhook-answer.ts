@@ -7,7 +7,7 @@ import { type JsonLimits, JsonSyntaxError, parseJson } from '../../../../api/cod
 import { parseYaml } from '../../../../api/codec/yaml.ts';
 import { notAnObject } from '../../../../api/meta/go-text.ts';
 import { quoteText } from '../../../../api/meta/quote.ts';
-import type { WebhookAnswer } from '../../authentication/webhook-client.ts';
+import type { WebhookAnswer } from '../../webhooks/webhook-client.ts';
 import { jsonKind } from '../../../../api/schema/go-types.ts';
 
 const OPENING_BRACE = 0x7b;

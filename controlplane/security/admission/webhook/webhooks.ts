@@ -11,7 +11,7 @@ import {
 } from '../../../../api/client/resources.ts';
 import type { Clock } from '../../../../api/machinery/clock.ts';
 import type { GroupVersionResource } from '../../../../api/meta/object.ts';
-import type { WebhookClient } from '../../authentication/webhook-client.ts';
+import type { WebhookClient } from '../../webhooks/webhook-client.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import type { Lister, Listers } from '../../../model/listers.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';

@@ -1,7 +1,7 @@
 /** Invalid manifests are refused with their position, and none makes the agent read other files. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { createPodReader } from '../../../../agent/pods/pod-reader.ts';
+import { createPodReader } from '../../../../agent/sources/pod-reader.ts';
 import { ManifestError, readManifest } from '../../../../agent/sources/static-pod.ts';
 import { createYamlThread } from '../../../../api/codec/yaml-thread.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';

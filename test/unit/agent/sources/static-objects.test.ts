@@ -6,7 +6,7 @@ import { chmod, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { Pod } from '../../../../agent/base/model/pod.ts';
-import { createPodReader } from '../../../../agent/pods/pod-reader.ts';
+import { createPodReader } from '../../../../agent/sources/pod-reader.ts';
 import { createFileSource } from '../../../../agent/sources/file-source.ts';
 import { readStaticObject, StaticObjects } from '../../../../agent/sources/static-objects.ts';
 import { readManifest } from '../../../../agent/sources/static-pod.ts';

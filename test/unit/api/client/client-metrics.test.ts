@@ -8,7 +8,7 @@ import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { HttpClient } from '../../../../api/client/http-client.ts';
 import { pods } from '../../../../api/client/resources.ts';
-import { WebhookClient } from '../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../controlplane/security/webhooks/webhook-client.ts';
 
 function registry() {
   const metrics = new MetricsRegistry();

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { SHUTDOWN_STATE_FILE } from '../../../../agent/assembly/node-shutdown.ts';
+import { SHUTDOWN_STATE_FILE } from '../../../../agent/node/shutdown/node-shutdown.ts';
 import { AGENT_PID_FILE } from '../../../../cli/host/agent-process.ts';
 import { STORAGE_FILE } from '../../../../controlplane/storage/backup/backup.ts';
 import { orchlet } from '../command-run.ts';

@@ -11,7 +11,7 @@ import {
   openFilesLimit,
 } from '../../../../../agent/host/process/host-demands.ts';
 import { acquireLockFile, waitsFor } from '../../../../../agent/host/process/lock-file.ts';
-import { waitForPods } from '../../../../../agent/host/process/run-once.ts';
+import { waitForPods } from '../../../../../agent/pods/run-once.ts';
 import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';

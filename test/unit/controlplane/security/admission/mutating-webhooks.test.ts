@@ -10,7 +10,7 @@ import type { GroupVersionKind, KubeObject } from '../../../../../api/meta/objec
 import { fixedListers } from '../../../../fakes/fixed-listers.ts';
 import type { WebhookMetrics } from '../../../../../controlplane/security/admission/webhook/dispatcher.ts';
 import { mutatingWebhooks } from '../../../../../controlplane/security/admission/webhook/mutating-webhooks.ts';
-import { WebhookClient } from '../../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { attributesOf } from './attributes.ts';
 

@@ -6,7 +6,7 @@ import { silentLogger } from '../../../../../api/component/logger.ts';
 import { type Clock, systemClock } from '../../../../../api/machinery/clock.ts';
 import { signJwt } from '../../../../../controlplane/security/authentication/jwt.ts';
 import { oidcAuthenticator } from '../../../../../controlplane/security/authentication/oidc.ts';
-import type { WebhookClient } from '../../../../../controlplane/security/authentication/webhook-client.ts';
+import type { WebhookClient } from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const ISSUER = 'https://issuer.example';

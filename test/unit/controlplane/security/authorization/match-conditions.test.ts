@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { authorizationCondition } from '../../../../../controlplane/security/admission/policy/match-conditions.ts';
-import { WebhookClient } from '../../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { webhookAuthorizer } from '../../../../../controlplane/security/authorization/webhook.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { AuthorizationAttributes } from '../../../../../controlplane/security/authorization/authorization.ts';

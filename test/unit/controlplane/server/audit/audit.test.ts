@@ -20,7 +20,7 @@ import { logSink } from '../../../../../controlplane/server/audit/log-sink.ts';
 import { parseAuditPolicy, type AuditedRequest } from '../../../../../controlplane/server/audit/policy.ts';
 import { truncating } from '../../../../../controlplane/server/audit/truncation.ts';
 import { WebhookSink } from '../../../../../controlplane/server/audit/webhook-sink.ts';
-import { WebhookClient } from '../../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { startControlPlane } from '../../../../../controlplane/main.ts';
 import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
 import type { Entry, Rest } from '../../../../../controlplane/model/rest.ts';

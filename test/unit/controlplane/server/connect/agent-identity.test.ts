@@ -12,7 +12,7 @@ import { certificatePem, createCertificate, parseCertificate } from '../../../..
 import { certificateKeyHash } from '../../../../../api/pki/public-key-hash.ts';
 import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
 import type { AgentOrigin, Rest } from '../../../../../controlplane/model/rest.ts';
-import { type AgentCredentials, requestAgent } from '../../../../../controlplane/registry/kinds/core/agent-request.ts';
+import { type AgentCredentials, requestAgent } from '../../../../../controlplane/model/agent-request.ts';
 import { agentOrigin } from '../../../../../controlplane/registry/kinds/core/connections.ts';
 import { createConnector } from '../../../../../controlplane/server/connect/connector.ts';
 import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { namespaces, validatingWebhookConfigurations } from '../../../../../../api/client/resources.ts';
 import type { KubeObject } from '../../../../../../api/meta/object.ts';
 import { validatingWebhooks } from '../../../../../../controlplane/security/admission/webhook/webhooks.ts';
-import { WebhookClient } from '../../../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { fixedListers } from '../../../../../fakes/fixed-listers.ts';
 import { FakeClock } from '../../../../../fakes/fake-clock.ts';
 import { attributesOf } from '../attributes.ts';

@@ -12,7 +12,7 @@ import {
   WebhookClient,
   withTimeout,
   type WebhookEndpoint,
-} from '../../../../../controlplane/security/authentication/webhook-client.ts';
+} from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 import { cachedTokens } from '../../../../../controlplane/security/authentication/cached-token.ts';
 import { webhookTokenAuthenticator } from '../../../../../controlplane/security/authentication/webhook-token.ts';
 import type { AuthorizationAttributes } from '../../../../../controlplane/security/authorization/authorization.ts';

@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
 import { generateKey } from '../../../../../api/pki/signing.ts';
-import { fileCaBundle } from '../../../../../controlplane/security/authentication/ca-bundle.ts';
+import { fileCaBundle } from '../../../../../controlplane/security/files/ca-bundle.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

@@ -6,7 +6,7 @@ import { describe, it } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
-import { followPair } from '../../../../../controlplane/security/authentication/followed-pair.ts';
+import { followPair } from '../../../../../controlplane/security/files/followed-pair.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { temporaryFolder } from '../../../../temporary-folder.ts';
 

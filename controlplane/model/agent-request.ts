@@ -1,7 +1,7 @@
 /** Sends requests of the control plane itself to the agents of nodes, with the client certificate that agents trust. */
-import type { Dialer } from '../../../../api/http/dialer.ts';
-import { GatheredBytes } from '../../../../api/machinery/gathered-bytes.ts';
-import type { AgentOrigin } from '../../../model/rest.ts';
+import type { Dialer } from '../../api/http/dialer.ts';
+import { GatheredBytes } from '../../api/machinery/gathered-bytes.ts';
+import type { AgentOrigin } from './rest.ts';
 
 /** How the server authenticates to node agents, and which of their serving certificates it accepts. */
 export interface AgentCredentials {

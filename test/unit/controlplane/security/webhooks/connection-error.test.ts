@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
-import { WebhookClient } from '../../../../../controlplane/security/authentication/webhook-client.ts';
+import { WebhookClient } from '../../../../../controlplane/security/webhooks/webhook-client.ts';
 
 const keys = await generateKey('ecdsa');
 const pemOf = (names: { dns: string[]; ip: string[] } | undefined, notAfterMs = Date.UTC(2100, 0, 1)): string =>

@@ -1,8 +1,8 @@
 /** Tests shares of a budget that is used up. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Shares } from '../../../../../controlplane/server/flowcontrol/shares.ts';
-import { assertLinearTime } from '../../../../fuzz/growth.ts';
+import { Shares } from '../../../../controlplane/server/shares.ts';
+import { assertLinearTime } from '../../../fuzz/growth.ts';
 
 test('opening one share after another at the limit takes time that grows with their number', async () => {
   const run = (size: number): void => {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
-import { followFile } from '../../../../../controlplane/security/authentication/followed-file.ts';
+import { followFile } from '../../../../../controlplane/security/files/followed-file.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const places: Readonly<Record<string, (path: string) => void>> = {

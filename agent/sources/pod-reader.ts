@@ -7,7 +7,7 @@ import { decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import { loadSchema } from '../../api/schema/table.ts';
 import type { Pod } from '../base/model/pod.ts';
-import type { PodReader } from '../sources/static-pod.ts';
+import type { PodReader } from './static-pod.ts';
 
 /** Creates the reader, and loads the schema of pods once. Throws if the schema has no pods, which is a bug. */
 export function createPodReader(): PodReader {

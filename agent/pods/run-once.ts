@@ -1,6 +1,6 @@
 /** Waits for the pods of `--runonce`: until all pods of files and URLs have been started. */
-import { type Clock, pause } from '../../../api/machinery/clock.ts';
-import type { Pod } from '../../base/model/pod.ts';
+import { type Clock, pause } from '../../api/machinery/clock.ts';
+import type { Pod } from '../base/model/pod.ts';
 
 const POLL_MS = 200;
 /** How long to wait for a source without pods. */
