@@ -19,7 +19,7 @@ export const patchFunctions: readonly FunctionRow[] = [
 /** The number of steps that parsing or comparing one of these values costs. */
 const STEPS = 4;
 
-/** The overloads of all libraries. Each call costs as much as in Kubernetes. */
+/** The overloads of the libraries in `kubernetes/`. */
 export const kubernetesFunctions: readonly FunctionRow[] = reading(
   [...quantities, ...addresses, ...urls, ...versions, ...formats],
   STEPS,

@@ -1,7 +1,4 @@
-/**
- * Wraps a `Client` with the static types of `ResourceOf`. Controllers and the agent call it. The transports implement the plain
- * `Client`.
- */
+/** Wraps a `Client` with the static types of `ResourceOf`. */
 import type { KubeList, KubeObject } from '../meta/object.ts';
 import type {
   Client,

@@ -1,4 +1,4 @@
-/** Registers the metric that identifies the release of a component. Dashboards join other metrics with it. */
+/** Registers the metric that identifies the release of a component. */
 import type { MetricsRegistry } from './metrics.ts';
 
 /** The release. Absent parts are empty labels. */

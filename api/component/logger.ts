@@ -1,14 +1,11 @@
-/**
- * Defines the interface for logging. pino implements it (`logging.ts`), and tests pass `silentLogger`. Messages are plain
- * sentences, and facts are fields.
- */
+/** Defines the interface for logging. Messages are plain sentences, and facts are fields. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
   child(fields: object): Logger;
-  /** Throws the reason why the last line could not be written. The health check `log` uses it. */
+  /** Throws the reason why the last line could not be written. */
   check?(): void;
 }
 

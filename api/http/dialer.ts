@@ -1,5 +1,5 @@
 /**
- * Opens every connection to an address that comes from the API, from another server's response or from a manifest.
+ * Opens connections to addresses that come from the API, from another server's response or from a manifest.
  *
  * `PURPOSES` lists the addresses that the purpose of a connection refuses and the redirects that it follows. A name is resolved
  * once, all its addresses are checked, and the socket connects to a checked address. So a name that resolves differently a

@@ -27,7 +27,7 @@ const LINUX_CONTAINER = [
   'runAsGroup',
 ] as const;
 
-/** Refuses fields that the named system does not have. Without a name every field is allowed. */
+/** Refuses unknown systems, and fields that the named system does not have. Without `os`, every field is allowed. */
 export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
   const name = spec.os?.name;
   if (spec.os === undefined) return [];

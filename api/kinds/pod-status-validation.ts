@@ -1,4 +1,4 @@
-/** Validates the pod status that a kubelet reports: addresses, users of processes, and the health of devices. */
+/** Validates the pod status that a kubelet reports. */
 import {
   duplicate,
   forbidden,

@@ -1,4 +1,4 @@
-/** Runs work that is not awaited. */
+/** Follows work that is not awaited, and retries work until it succeeds. */
 import type { Logger } from '../component/logger.ts';
 import type { Backoff } from './backoff.ts';
 import type { Clock } from './clock.ts';

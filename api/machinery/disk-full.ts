@@ -1,6 +1,4 @@
-/**
- * Recognizes errors of a full disk. Callers whose file can be written later, such as a cache or a record, go on without it.
- */
+/** Recognizes errors of a full disk. */
 import { constants } from 'node:os';
 
 /** Node.js has no name for EDQUOT: the code of such an error is `Unknown system error -122`. */

@@ -12,7 +12,7 @@ export function groupResourceName({ group, resource }: GroupResource): string {
   return group === '' ? resource : `${resource}.${group}`;
 }
 
-/** Whether both are the same resource. Code compares with a row of `client/resources.ts`, whose names the compiler checks. */
+/** Whether both are the same resource. */
 export function isResource(one: GroupResource, other: GroupResource): boolean {
   return one.group === other.group && one.resource === other.resource;
 }

@@ -1,4 +1,4 @@
-/** Orders API versions. Discovery and the selection of a preferred version use it. */
+/** Orders API versions. */
 
 /** Orders stable before beta before alpha, and higher before lower numbers. Other names follow alphabetically. */
 export function compareVersions(a: string, b: string): number {

@@ -15,7 +15,7 @@ interface Kind {
   readonly kind: string;
 }
 
-/** Far more than an object has. Encoding a value of ten thousand levels would exhaust the stack. */
+/** The maximum depth of an object: encoding a value of ten thousand levels would exhaust the stack. */
 const MAX_LEVELS = 500;
 
 /** Returns a copy without the fields that the schema lacks, as in Kubernetes. Throws an error with the first fault. */

@@ -18,7 +18,7 @@ export interface BackupPlace {
   prepare(): Promise<void>;
   names(): Promise<readonly string[]>;
   remove(name: string): Promise<void>;
-  /** Removes drafts of killed processes that are older than any running backup. */
+  /** Removes drafts that are older than `olderThanMs`, which killed processes have left. */
   removeOldDrafts(isDraft: (name: string) => boolean, olderThanMs: number): Promise<void>;
 }
 

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { isOrchlet } from '../host/processes.ts';
 
-const OWN = /^work-(\d+)-/;
+/** Matches a directory of `orchlet backup`; its group is the process id. */
+const OF_PROCESS = /^work-(\d+)-/;
 /** Copies that the control plane wrote, and directories of earlier versions. */
 const UNOWNED = /^(?:[0-9a-f]{16}\.db(?:-journal)?|(?:stage|trial)-.+)$/;
 
@@ -38,7 +39,7 @@ export async function removeBackupLeftovers(dataDirectory: string, startedAtMs: 
 }
 
 async function isLeftover(name: string, path: string, startedAtMs: number): Promise<boolean> {
-  const pid = OWN.exec(name)?.[1];
+  const pid = OF_PROCESS.exec(name)?.[1];
   if (pid !== undefined) return !(await isOrchlet(Number(pid)));
   return UNOWNED.test(name) && (await stat(path)).mtimeMs < startedAtMs;
 }

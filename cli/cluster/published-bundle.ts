@@ -44,7 +44,7 @@ export interface BundleValues extends BundleSettings {
   readonly dataDir: string;
 }
 
-/** Stores the bundle, so that only this token can read it and that it is deleted with the token. Returns its key. */
+/** Stores the bundle, which the user of this token may read, and which is deleted with the token. Returns its key. */
 export async function publishBundle(client: Client, tokenSecret: KubeObject, files: BundleFiles): Promise<string> {
   const { key, data } = sealBundle(files);
   const { name: tokenName = '', uid = '' } = tokenSecret.metadata;

@@ -68,11 +68,14 @@ export const certsApprove: Command = {
 };
 
 async function servingNames(client: HttpClient, server: string): Promise<ServingNames> {
-  const [{ items }, service, own] = await Promise.all([
+  const [{ items }, service, apiEndpoints] = await Promise.all([
     client.list(nodes),
     tolerate(client.get(services, 'default', 'kubernetes'), isNotFound),
     tolerate(client.get(endpoints, 'default', 'kubernetes'), isNotFound),
   ]);
   const { clusterIPs = [] } = (service?.spec ?? {}) as { readonly clusterIPs?: readonly string[] };
-  return { nodes: items, apiServer: apiServerNames(server, clusterIPs, own === undefined ? [] : [own]) };
+  return {
+    nodes: items,
+    apiServer: apiServerNames(server, clusterIPs, apiEndpoints === undefined ? [] : [apiEndpoints]),
+  };
 }

@@ -1,4 +1,4 @@
-/** Checks whether the capacity of local volumes is a limit on this host. Changes nothing. `orchlet doctor` calls it. */
+/** Checks whether the capacity of local volumes is a limit on this host. Changes nothing. */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { FolderLimits } from '../../agent/host/project-quota.ts';

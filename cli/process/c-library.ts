@@ -1,4 +1,4 @@
-/** Calls functions of the C library that give memory back, for which Node.js has no function of its own. */
+/** Calls functions of the C library for which Node.js has no function of its own. */
 import type { FunctionDefinitions, WrappedFunctionsFromDefinitions } from 'node:ffi';
 
 /**

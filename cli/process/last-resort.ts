@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 
-/** EX_SOFTWARE of sysexits.h, which no command uses for anything else. */
+/** EX_SOFTWARE of sysexits.h. */
 export const INTERNAL_ERROR_EXIT_CODE = 70;
 
 let lastResortLogger: Pick<Logger, 'error'> = {

@@ -1,6 +1,6 @@
 /**
- * Signs requests to S3 by version 4 of the signatures of AWS, as S3-compatible servers verify it: pure, from a request and
- * credentials to its headers. Every other header that it returns is signed, and so is the hash of the body.
+ * Signs requests to S3 by version 4 of the signatures of AWS. Pure. The signature includes the headers that are returned beside
+ * `authorization`, and the hash of the body.
  */
 import { createHash, createHmac } from 'node:crypto';
 

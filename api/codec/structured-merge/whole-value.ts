@@ -1,7 +1,4 @@
-/**
- * Computes the set of all paths of a value that only one side of a comparison has, which is most of the work when an object is
- * created. The set is made in its wire form, in which it is written.
- */
+/** Computes the set of all paths of a value that only one side of a comparison has. The set is made in its wire form. */
 import { isJsonObject } from '../../meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import type { FieldSet } from './field-set.ts';
