@@ -10,8 +10,10 @@ const MADVISE = { madvise: { arguments: ['u64', 'u64', 'i32'], return: 'i32' } }
 /** The page is read again when it is used. Changes that a process made to it would be lost. */
 const MADV_DONTNEED = 4;
 
-/** The first line of a private mapping of a file that is not writable, in /proc/PID/smaps: addresses, inode and path. */
-const UNWRITABLE = /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p [0-9a-f]+ \S+ [1-9]\d* +(.*)$/m;
+/** The first line of a mapping of a file in /proc/PID/smaps: its addresses, access, offset in the file, inode and path. */
+const MAPPING = /^([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ [1-9]\d* +(.*)$/m;
+/** A private mapping that is not writable. */
+const UNWRITABLE = /^r-[x-]p$/;
 /** A mapping without pages that are changed copies, such as those that the dynamic linker relocates. */
 const UNCHANGED = /^Anonymous: +0 kB$/m;
 
@@ -30,16 +32,23 @@ export function releaseFiles(): void {
 }
 
 /**
- * Returns the mappings of a file in which this process has no memory of its own. `smaps` is the text of /proc/PID/smaps. Those
- * of the executable stay valid. Another thread may unmap a library and use its addresses for memory.
+ * Returns the mappings of the executable in which this process has no memory of its own. `smaps` is the text of
+ * /proc/PID/smaps. Only the image counts, which follows the beginning of the file without a gap and stays as long as the
+ * process. Another thread may unmap a library, or the copy of builtin functions that V8 maps for each isolate, and use the
+ * addresses for memory.
  */
-export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
-  return smaps.split(/^(?=[0-9a-f]+-)/m).flatMap((text) => {
-    const [, from, to, path] = UNWRITABLE.exec(text) ?? [];
-    if (from === undefined || to === undefined || path !== file || !UNCHANGED.test(text)) return [];
+export function unchangedMappings(smaps: string, executable: string): readonly Mapping[] {
+  const unchanged: Mapping[] = [];
+  let end: bigint | undefined;
+  for (const text of smaps.split(/^(?=[0-9a-f]+-)/m)) {
+    const [, from, to, access = '', offset = '', path] = MAPPING.exec(text) ?? [];
+    if (from === undefined || to === undefined || path !== executable) continue;
     const address = BigInt(`0x${from}`);
-    return [{ address, length: BigInt(`0x${to}`) - address }];
-  });
+    if (/[1-9a-f]/.test(offset) && address !== end) continue;
+    end = BigInt(`0x${to}`);
+    if (UNWRITABLE.test(access) && UNCHANGED.test(text)) unchanged.push({ address, length: end - address });
+  }
+  return unchanged;
 }
 
 /** Returns the path of the executable as the kernel shows it, also after an upgrade; empty if it cannot be read. */

@@ -12,8 +12,9 @@ test('mappings of the executable are released that are not writable and have no 
   const smaps = [
     mapping('00400000-0082e000 r--p 00000000 00:1f 1234                              /opt/my node', 0),
     mapping('0082e000-03489000 r-xp 0042e000 00:1f 1234                              /opt/my node', 0),
-    mapping('07300000-07400000 r--p 06e00000 00:1f 1234                              /opt/my node', 4),
+    mapping('03489000-07400000 r--p 06e00000 00:1f 1234                              /opt/my node', 4),
     mapping('07400000-07500000 rw-p 06f00000 00:1f 1234                              /opt/my node', 0),
+    mapping('07510000-07520000 r-xp 0042e000 00:1f 1234                              /opt/my node', 0),
     mapping('07600000-07700000 r--s 00000000 00:1f 77                                /var/orchlet.db-shm', 0),
     mapping('39000000-39100000 r-xp 00000000 00:00 0                                 [heap]', 0),
     mapping('7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                         [vdso]', 0),
