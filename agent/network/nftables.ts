@@ -28,7 +28,6 @@ export interface ExpiringElement {
   readonly seconds: number;
 }
 
-/** The address family of a table. */
 type TableType = 'inet' | 'ip' | 'ip6' | 'bridge';
 
 /**

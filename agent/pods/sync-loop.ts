@@ -105,7 +105,6 @@ export class SyncLoop {
     }
   }
 
-  /** Handles a change of a mirror pod. */
   #mirrorChanged(type: PodUpdate['type'], mirror: Pod): void {
     const owner = this.#options.desired.podOfMirror(mirror);
     if (owner !== undefined) {

@@ -9,7 +9,6 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { cgroupName, cgroupPath } from './cgroup-path.ts';
 import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
 
-/** The mount point of the cgroups. */
 interface CgroupMount {
   /** `/sys/fs/cgroup`, or a fixture. */
   readonly mountPoint: string;

@@ -90,7 +90,6 @@ export class PodNetwork {
   #running: Promise<void> = Promise.resolve();
   #lock: NamespaceLock | undefined;
   #problem = '';
-  /** The states that have been logged. */
   readonly #logged = new Set<string>();
   readonly #rules: NodeRules;
   /** The address families whose kernel parameters are set, such as `4,6`. */
@@ -345,7 +344,6 @@ export class PodNetwork {
     this.#options.onProblem(message);
   }
 
-  /** Logs each state once. */
   #logOnce(state: string, log: () => void): void {
     if (!this.#logged.has(state)) log();
     this.#logged.add(state);

@@ -82,7 +82,6 @@ function block(kind: 'chain' | 'map' | 'set', name: string, lines: readonly stri
   return `  ${kind} ${name} {\n${lines.map((line) => `    ${line}\n`).join('')}  }`;
 }
 
-/** Returns the `elements` line of a set or map. */
 const elements = (list: readonly string[]): string[] =>
   list.length === 0 ? [] : [`elements = { ${list.join(', ')} }`];
 

@@ -197,7 +197,6 @@ export class ServiceProxy {
     this.#lock?.close();
   }
 
-  /** Resolves to whether this proxy has the lock. */
   async #takeLock(): Promise<boolean> {
     if (this.#lock !== undefined) return true;
     const { logger, takeLock } = this.#options;

@@ -25,7 +25,6 @@ export interface CertificateTemplate {
   readonly expirationSeconds?: number;
 }
 
-/** The status of a certificate request, as far as it is read. */
 interface RequestStatus {
   readonly certificate?: string;
   readonly conditions?: readonly {

@@ -241,7 +241,6 @@ function setDeclaredFeatures(status: NodeStatus, { declaredFeatures }: NodeFacts
   else delete status.declaredFeatures;
 }
 
-/** A pressure condition, with its reason and message for either state. */
 interface PressureCondition {
   readonly type: string;
   readonly kind: 'memory' | 'disk' | 'pid';

@@ -242,7 +242,6 @@ class PodStatusManager implements StatusManager {
     await Promise.allSettled(running);
   }
 
-  /** Whether a container of the pod may still run. */
   #mayStillRun({ pod, terminated }: StatusEntry): boolean {
     return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }

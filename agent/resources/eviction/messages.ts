@@ -18,7 +18,6 @@ export interface MeasuredUsage {
   readonly containers: readonly ContainerConsumption[];
 }
 
-/** What one container used when its pod was evicted. */
 interface ContainerConsumption {
   readonly name: string;
   readonly memoryBytes: number;

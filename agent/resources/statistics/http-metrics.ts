@@ -43,7 +43,6 @@ const KNOWN_PATHS = new Set([
   'statusz',
 ]);
 
-/** Returns the label for a path. Pure. */
 function pathLabel(path: string): string {
   const parts = path
     .toLowerCase()

@@ -19,7 +19,6 @@ const TIME_LENGTH = 30;
 const TAIL_BYTES = 64 * 1024;
 /** The engine splits longer lines into entries of this size. */
 const ENTRY_BYTES = 16 * 1024;
-/** The byte of a line end. */
 const NEWLINE = 10;
 const RETRY_MS = 1_000;
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;

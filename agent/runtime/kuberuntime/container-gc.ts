@@ -144,7 +144,6 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
 }
 
-/** Removes the log and its rotated parts. */
 async function removeLogs(path: string): Promise<void> {
   await inLogFolder(path, async (folder, log) => {
     for (const name of [log, ...(await rotatedNames(folder, log))]) await folder.removeTree(name);

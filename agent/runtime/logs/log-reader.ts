@@ -12,7 +12,6 @@ import { quote } from '../../../api/meta/field-error.ts';
 import { LogError, type LogParser, parserOf, utcOf } from './log-entry.ts';
 import { openLog } from './log-files.ts';
 
-/** The byte of a line end. */
 const NEWLINE = 10;
 const CHUNK_BYTES = 64 * 1024;
 /** The longest entry. Runtimes split lines into entries of 16 KiB, so a longer one is invalid. */

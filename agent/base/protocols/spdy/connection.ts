@@ -301,7 +301,6 @@ export class SpdyConnection {
     } while (at < chunk.length);
   }
 
-  /** Waits until the transport takes data again. */
   #drain(): Promise<void> {
     this.#draining ??= this.#nextDrain().finally(() => {
       this.#draining = undefined;

@@ -35,7 +35,6 @@ export type Frame =
   | { readonly type: 'data'; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: 'control'; readonly kind: number; readonly flags: number; readonly payload: Buffer };
 
-/** The maximum number of headers of a stream. */
 const MAX_HEADERS = 1000;
 /** The longest control frame. */
 const MAX_CONTROL_BYTES = 1 << 16;
