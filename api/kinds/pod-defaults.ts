@@ -105,12 +105,11 @@ function defaultContainer(container: AnyContainer): void {
 
 /** Returns `Always` for the tag `latest`, which an image without tag and digest has, and otherwise `IfNotPresent`. */
 function pullPolicyOf(image: string): string {
-  if (!isImageReference(image)) return 'IfNotPresent';
   const digest = image.indexOf('@');
   const name = digest < 0 ? image : image.slice(0, digest);
   const colon = name.indexOf(':', name.lastIndexOf('/') + 1);
-  if (colon >= 0) return name.slice(colon + 1) === 'latest' ? 'Always' : 'IfNotPresent';
-  return digest < 0 ? 'Always' : 'IfNotPresent';
+  const isLatest = colon >= 0 ? name.slice(colon + 1) === 'latest' : digest < 0;
+  return isLatest && isImageReference(image) ? 'Always' : 'IfNotPresent';
 }
 
 function defaultProbe(probe: Probe): void {

@@ -7,7 +7,8 @@ import { quoteText } from '../meta/quote.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
 import { INT64_MAX } from '../meta/integers.ts';
 
-const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
+/** The deprecated sources of volumes. A valid volume has one source. */
+const DEPRECATED: ReadonlyMap<string, string> = new Map([
   ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
   ['gitRepo', 'deprecated in v1.11, and disabled by default in v1.33+'],
   ['scaleIO', 'deprecated in v1.16, non-functional in v1.22+'],
@@ -17,16 +18,17 @@ const DEPRECATED: readonly (readonly [keyof Volume, string])[] = [
   ['glusterfs', 'deprecated in v1.25, non-functional in v1.26+'],
   ['cephfs', 'deprecated in v1.28, non-functional in v1.31+'],
   ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
-];
+]);
 
 /** Returns the warnings about the volumes of a pod. `at` is the path of its spec. */
 export function volumeWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
   for (const [index, volume] of (spec.volumes ?? []).entries()) {
     const volumePath = `${at}.volumes[${index}]`;
-    for (const [source, text] of DEPRECATED)
-      if (volume[source] !== undefined)
-        texts.push(`${volumePath}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
+    for (const [source, value] of Object.entries(volume)) {
+      const text = value === undefined ? undefined : DEPRECATED.get(source);
+      if (text !== undefined) texts.push(`${volumePath}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
+    }
     const claim = volume.ephemeral?.volumeClaimTemplate;
     if (claim !== undefined)
       texts.push(...claimWarnings(claim.spec, `${volumePath}.ephemeral.volumeClaimTemplate.spec`));

@@ -4,10 +4,7 @@
  * read, without parsing.
  */
 import { escapeMarkup, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
-import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
-
-/** The keys of metadata that come first, in this order. The others follow as they are. */
-const LEADING_METADATA = ['name', 'generateName', 'namespace', 'labels'] as const;
+import type { KubeObject } from '../../api/meta/object.ts';
 
 const LEADING: ReadonlySet<string> = new Set(['kind', 'apiVersion', 'metadata']);
 const METADATA = Buffer.from('"metadata":{');
@@ -28,12 +25,9 @@ const SHARED_SLAB_BYTES = 512;
 export function encodeObject(object: KubeObject): Buffer {
   const { kind, apiVersion, metadata } = object;
   const { name, generateName, namespace, labels, resourceVersion: _dropped, ...others } = metadata;
-  const leading: JsonObject = {};
-  const first = { name, generateName, namespace, labels };
-  for (const key of LEADING_METADATA) {
-    if (first[key] !== undefined) leading[key] = first[key];
-  }
-  let text = stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others } }).slice(0, -1);
+  // Absent members are left out of the text.
+  const first = { kind, apiVersion, metadata: { name, generateName, namespace, labels, ...others } };
+  let text = stringifyJson(first).slice(0, -1);
   // A copy of an object with tens of thousands of members would take longer than its text.
   for (const key of Object.keys(object)) {
     const value = object[key];

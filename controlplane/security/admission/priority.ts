@@ -77,9 +77,9 @@ async function setPriority(
 
 /** Returns the default class. If a race created several, it is the one with the lowest value. */
 function defaultClass(lister: Lister<PriorityClass>): PriorityClass | undefined {
-  const defaults = lister.list().filter((one) => one.globalDefault === true);
-  return defaults.reduce<PriorityClass | undefined>(
-    (least, one) => (least === undefined || (one.value ?? 0) < (least.value ?? 0) ? one : least),
-    undefined,
-  );
+  let least: PriorityClass | undefined;
+  for (const one of lister.list()) {
+    if (one.globalDefault === true && (least === undefined || (one.value ?? 0) < (least.value ?? 0))) least = one;
+  }
+  return least;
 }

@@ -64,6 +64,15 @@ export function podSecurity(
   };
   const namespaceLister = listers.of(namespaces);
   const podLister = listers.of(pods);
+  /** The policies of namespaces, each of which is read once from the labels of an object that does not change. */
+  const policies = new WeakMap<Namespace, ReturnType<typeof policyOf>>();
+  const policyIn = (namespace: Namespace | undefined): ReturnType<typeof policyOf> => {
+    let found = namespace === undefined ? undefined : policies.get(namespace);
+    if (found !== undefined) return found;
+    found = policyOf(namespace?.metadata.labels, defaults);
+    if (namespace !== undefined) policies.set(namespace, found);
+    return found;
+  };
   return {
     name: 'PodSecurity',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
@@ -82,7 +91,7 @@ export function podSecurity(
       }
       const { namespace: name } = attributes;
       const namespace: Namespace | undefined = namespaceLister.get('', name) ?? (await namespaceLister.live('', name));
-      const { policy, errors } = policyOf(namespace?.metadata.labels, defaults);
+      const { policy, errors } = policyIn(namespace);
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
       judge(attributes, target, policy, metrics?.evaluated);
