@@ -16,7 +16,7 @@ interface Operator {
   readonly at: number;
 }
 
-/** Compiles the call of an operator. Returns `undefined` if the call is not one of these operators. */
+/** Compiles the call of a logical, conditional, equality, membership or index operator. Returns `undefined` for other calls. */
 export function compileOperator(
   compiler: ExpressionCompiler,
   { name, args, at }: Extract<Expr, { kind: 'call' }>,

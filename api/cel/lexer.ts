@@ -67,7 +67,7 @@ export function tokenize(source: string): { readonly tokens: readonly Token[]; r
   return { tokens, faults };
 }
 
-/** Adds tokens up to the end of the source, and returns where it ends. Throws `LexicalError`. */
+/** Adds the tokens after `from`, and returns the end of the source. Throws `LexicalError` or `CelSyntaxError`. */
 function tokenizeFrom(source: string, from: number, tokens: Token[]): number {
   let at = from;
   const match = (pattern: RegExp): RegExpExecArray | null => {

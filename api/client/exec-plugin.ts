@@ -111,7 +111,7 @@ function checkConfig({ config, interactive = false }: ExecPluginOptions): boolea
   }
 }
 
-/** Runs the plugin. Rejects if it fails, or if it does not print an ExecCredential with a token or a whole key pair. */
+/** Runs the plugin. Rejects if it fails, or prints no valid ExecCredential. */
 async function runPlugin(
   options: ExecPluginOptions,
   interactive: boolean,

@@ -47,7 +47,7 @@ export interface Term {
   readonly signal: AbortSignal;
   /**
    * Whether the term lasts by the clock. It is exact also while the signal is late because the event loop was busy or the host
-   * slept, so each write checks it.
+   * slept.
    */
   readonly lasts: () => boolean;
 }

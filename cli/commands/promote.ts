@@ -115,7 +115,10 @@ async function promoteRunning(
   io.stdout.write(`This host has the first control plane now. ${lost}\n`);
 }
 
-/** Promotes a copy that no process has open. The former first cannot be asked. */
+/**
+ * Promotes a copy that no process has open. Throws unless `force` or `dryRun` is set, because the other control plane cannot be
+ * asked to stop.
+ */
 async function promoteStopped(
   directory: string,
   role: Extract<Role, { role: 'standby' | 'fenced' }>,

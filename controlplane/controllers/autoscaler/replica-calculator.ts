@@ -95,7 +95,8 @@ function podRequest(pod: Pod, resource: string): number | undefined {
 }
 
 /**
- * Returns the requests by pod name: of one container, or for `''` of all. A pod with pod-level requests counts with these.
+ * Returns the requests by pod name: of one container, or for `''` of all except ordinary init containers. A pod with pod-level
+ * requests counts with these.
  * `missing` returns the request of a container that has none; by default, it throws `MetricsError`.
  */
 export function requestsOf(

@@ -84,7 +84,7 @@ class CronJobController {
       await client.update(cronJobs, { ...cronJob, status }, { subresource: 'status' });
   }
 
-  /** Updates the list of active jobs. A job that a user creates for the cron job manually is not one of them. */
+  /** Returns the status without active jobs that have finished or are missing, and with the time of the last success. */
   async #updateActiveJobs(cronJob: CronJob, ownedJobs: readonly Job[]): Promise<CronJobStatus> {
     const status = structuredClone(cronJob.status ?? {});
     const listed = new Set((status.active ?? []).map(({ uid }) => uid));

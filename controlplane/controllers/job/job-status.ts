@@ -39,7 +39,7 @@ export interface PodCounts {
   readonly fatal: string | undefined;
 }
 
-/** Counts the pods of a job. Pods that `status` has counted already are left out. */
+/** Counts the finished pods of a job: those that `status` has counted already, and the new ones. */
 export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
   const written = new Set([
     ...(status.uncountedTerminatedPods?.succeeded ?? []),

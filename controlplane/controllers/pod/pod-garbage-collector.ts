@@ -38,8 +38,8 @@ export function surplusFinished(all: readonly Pod[], threshold: number): Pod[] {
 }
 
 /**
- * Marks an unfinished pod as failed, then deletes it without a grace period. With a `message`, the pod also gets the condition
- * DisruptionTarget. A pod that is gone is no error.
+ * Marks an unfinished pod as failed, with the condition DisruptionTarget if there is a `message`, and deletes the pod without a
+ * grace period. A pod that is gone is no error.
  */
 async function forceDelete(
   { client, clock }: ControllerEnvironment,
