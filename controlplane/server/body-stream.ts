@@ -2,8 +2,9 @@
 import { createGzip, constants as zlib } from 'node:zlib';
 import { ChunkBuffers } from './chunk-buffers.ts';
 import { acceptsGzip } from './media-type.ts';
+import type { Exchange } from './exchange.ts';
 import { Pieces } from './pieces.ts';
-import type { ApiRequest } from './request.ts';
+import type { ApiRequest, MaybePromise } from './request.ts';
 
 /** The size above which bodies are compressed for clients that accept it. */
 export const GZIP_FROM_BYTES = 128 * 1024;
@@ -14,37 +15,40 @@ const chunkBuffers = new ChunkBuffers(CHUNK_BYTES);
 
 /**
  * Sends small bodies at once. Large ones are sent in chunks that wait for the client, and are compressed if it accepts that.
+ * The promise of a large one resolves when the last chunk is passed on or the client is disconnected, and rejects if a chunk
+ * cannot be assembled.
  */
-export function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): void {
+export function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): MaybePromise<void> {
+  pieces.gather(CHUNK_BYTES);
   const size = pieces.bytes;
   const compress = size > GZIP_FROM_BYTES && mayCompress(request);
   if (!compress && size <= CHUNK_BYTES) {
     request.send(status, contentType, pieces.whole());
-    return;
+    return undefined;
   }
-  request.responseBytes = size;
-  sendChunks(request, status, contentType, { chunks: new Chunks(pieces), compress });
+  return sendChunks(request, status, contentType, { chunks: new Chunks(pieces), compress });
 }
 
-/** Sends a body that is generated while the client reads it. A body of a single chunk is sent at once. */
-export function sendGenerated(request: ApiRequest, status: number, contentType: string, body: Generator<Buffer>): void {
+/** Sends a body that is generated while the client reads it, as `sendBody` does. */
+export function sendGenerated(
+  request: ApiRequest,
+  status: number,
+  contentType: string,
+  body: Generator<Buffer>,
+): MaybePromise<void> {
   const first = body.next();
   const second = first.done === true ? first : body.next();
   const begun = [first, second].flatMap((one) => (one.done === true ? [] : [one.value]));
-  if (second.done === true) {
-    sendBody(request, status, contentType, Pieces.of(begun));
-    return;
-  }
+  if (second.done === true) return sendBody(request, status, contentType, Pieces.of(begun));
   const chunks: ChunkSource = {
     isSlow: true,
     next() {
       const one = begun.length > 0 ? begun.shift() : (body.next() as IteratorResult<Buffer, undefined>).value;
       if (one === undefined) return undefined;
-      request.responseBytes += one.length;
       return { bytes: one, read: () => undefined };
     },
   };
-  sendChunks(request, status, contentType, { chunks, compress: mayCompress(request) });
+  return sendChunks(request, status, contentType, { chunks, compress: mayCompress(request) });
 }
 
 const mayCompress = (request: ApiRequest): boolean =>
@@ -55,7 +59,7 @@ function sendChunks(
   status: number,
   contentType: string,
   { chunks, compress }: { readonly chunks: ChunkSource; readonly compress: boolean },
-): void {
+): Promise<void> {
   const { exchange } = request;
   const headers = request.responseHeaders(contentType);
   request.status = status;
@@ -64,9 +68,37 @@ function sendChunks(
     headers['vary'] = 'Accept-Encoding';
   }
   exchange.start(status, headers);
-  if (compress) pumpCompressed(request, chunks);
-  else pump(request, chunks);
+  const counted: ChunkSource = {
+    isSlow: chunks.isSlow,
+    next() {
+      const one = chunks.next();
+      request.responseBytes += one?.bytes.length ?? 0;
+      return one;
+    },
+  };
+  return new Promise((resolve, reject) => {
+    exchange.onClose(resolve);
+    const send = compress ? pumpCompressed : pump;
+    send(exchange, counted, { resolve, reject });
+  });
 }
+
+interface Outcome {
+  /** Called when the last chunk is passed on. */
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+/** Returns a function that passes its errors on. Events of the connection call it, where an error would reach nobody. */
+const passingErrors =
+  (step: () => void, { reject }: Outcome): (() => void) =>
+  () => {
+    try {
+      step();
+    } catch (error) {
+      reject(error);
+    }
+  };
 
 interface ChunkSource {
   /** Whether generating a chunk takes long. Each chunk then has a turn of the event loop of its own. */
@@ -94,14 +126,14 @@ class Chunks implements ChunkSource {
   }
 }
 
-function pump(request: ApiRequest, chunks: ChunkSource): void {
-  const { exchange } = request;
-  const step = (): void => {
+function pump(exchange: Exchange, chunks: ChunkSource, outcome: Outcome): void {
+  const step = passingErrors(() => {
     for (;;) {
       if (exchange.closed) return;
       const next = chunks.next();
       if (next === undefined) {
         exchange.end();
+        outcome.resolve();
         return;
       }
       if (!exchange.write(next.bytes, next.read)) return;
@@ -109,15 +141,14 @@ function pump(request: ApiRequest, chunks: ChunkSource): void {
       setImmediate(step);
       return;
     }
-  };
+  }, outcome);
   exchange.onDrain(step);
   step();
 }
 
-function pumpCompressed(request: ApiRequest, chunks: ChunkSource): void {
-  const { exchange } = request;
+function pumpCompressed(exchange: Exchange, chunks: ChunkSource, outcome: Outcome): void {
   const gzip = createGzip({ level: zlib.Z_BEST_SPEED, chunkSize: CHUNK_BYTES });
-  const feed = (): void => {
+  const feed = passingErrors(() => {
     for (;;) {
       const next = chunks.next();
       if (next === undefined) {
@@ -127,12 +158,15 @@ function pumpCompressed(request: ApiRequest, chunks: ChunkSource): void {
       const { bytes, read } = next;
       if (!gzip.write(bytes, (error) => (error instanceof Error ? undefined : read()))) return;
     }
-  };
+  }, outcome);
   gzip.on('drain', feed);
   gzip.on('data', (chunk: Buffer) => {
     if (!exchange.write(chunk)) gzip.pause();
   });
-  gzip.on('end', () => exchange.end());
+  gzip.on('end', () => {
+    exchange.end();
+    outcome.resolve();
+  });
   exchange.onDrain(() => gzip.resume());
   exchange.onClose(() => gzip.destroy());
   feed();

@@ -10,12 +10,12 @@ import { newBadRequest, newErrorWithoutReason, newNotAcceptable, type Status } f
 import { internalPackage } from '../../api/schema/go-types.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../model/rest.ts';
-import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
+import type { Encodings, IncludeObject, ListMetadata, TableRowOptions } from '../model/encoding.ts';
 import { GZIP_FROM_BYTES, GENERATED_CHUNK_BYTES, sendBody, sendGenerated } from './body-stream.ts';
 import { formattedChunks, inChunks, type FormattedList } from './formatted-list.ts';
 import { contentTypeOf, negotiateError, type ErrorMediaType, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
-import type { ApiRequest } from './request.ts';
+import type { ApiRequest, MaybePromise } from './request.ts';
 
 const COMMA = Buffer.from(',');
 /** The end of JSON on one line. */
@@ -34,7 +34,7 @@ interface Reply extends ObjectReply {
 }
 
 /** Sends one object. Throws a 406, or an error without a reason for custom resources, if the client requests a list. */
-export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): void {
+export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry): MaybePromise<void> {
   const { request, encodings, media } = reply;
   recordEntry(reply, rest, entry);
   if (
@@ -45,7 +45,7 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
     !request.wantsPretty
   ) {
     request.send(status, 'application/json', Buffer.concat([entry.bytes, NEWLINE]));
-    return;
+    return undefined;
   }
   const contentType = contentTypeOf(media.format);
   if (media.as === 'PartialObjectMetadataList') {
@@ -57,15 +57,14 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
   }
   if (media.format === 'protobuf') {
     const parts = media.as === '' ? encodings.protobuf(entry) : encodings.protobufMetadata(entry, media.version);
-    sendBody(request, status, contentType, Pieces.of(parts));
-    return;
+    return sendBody(request, status, contentType, Pieces.of(parts));
   }
   let pieces = Pieces.of([
     media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
     NEWLINE,
   ]);
   if (media.as === 'Table') pieces = tableOfEntry(reply, rest, entry);
-  sendJson(reply, status, pieces);
+  return sendJson(reply, status, pieces);
 }
 
 /** Passes the answer to the audit log in the form that the client gets, but in JSON. */
@@ -90,7 +89,12 @@ const internalType = ({ apiVersion = '', kind = '' }: KubeObject): string =>
   `${internalPackage(parseApiVersion(apiVersion)?.group ?? '')}.${kind}`;
 
 /** Sends a list of the resource. Throws a 406 if the client requests the metadata of one object. */
-export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], metadata: ListMetadata): void {
+export function sendList(
+  reply: Reply,
+  rest: Rest,
+  entries: readonly Entry[],
+  metadata: ListMetadata,
+): MaybePromise<void> {
   const { request, encodings, media } = reply;
   const { info } = rest;
   request.audited?.answerIs(() => recordedList(reply, info, entries, metadata));
@@ -104,46 +108,63 @@ export function sendList(reply: Reply, rest: Rest, entries: readonly Entry[], me
       media.as === ''
         ? encodings.protobufList(info, entries, metadata)
         : encodings.protobufMetadataList(entries, metadata, media.version);
-    sendBody(request, 200, contentTypeOf('protobuf'), Pieces.of(pieces));
-    return;
+    return sendBody(request, 200, contentTypeOf('protobuf'), Pieces.of(pieces));
   }
   if (media.as === 'Table') {
     if (isFormatted(request, media) && !hasNoRows(encodings, info, entries)) {
       const frame = Pieces.of([...tableFrame(encodings, info, metadata, media), OPEN_LIST, CLOSE_LIST]);
-      const items = rows(reply, info, entries).map((parts) => Buffer.concat(parts));
-      sendFormatted(reply, { frame, member: 'rows', items, omitted: [] });
-    } else sendJson(reply, 200, table(reply, info, entries, metadata));
-    return;
+      const options = rowOptions(request, info, media);
+      const ordered = encodings.inRowOrder(info, entries).values();
+      const items = ordered.map((entry) => Buffer.concat(encodings.tableRow(entry, options)));
+      return sendFormatted(reply, { frame, member: 'rows', items, omitted: [] });
+    }
+    return sendJson(reply, 200, table(reply, info, entries, metadata));
   }
   const asMetadata = media.as === 'PartialObjectMetadataList';
   const kind = asMetadata ? 'PartialObjectMetadataList' : (info.custom?.listKind ?? `${info.kind}List`);
   const apiVersion = asMetadata ? `meta.k8s.io/${media.version}` : apiVersionOf(info);
-  const pieces = Pieces.of([
+  const frame = Pieces.of([
     Buffer.from(
       `{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata, info.custom !== undefined && !asMetadata)},"items":`,
     ),
     asMetadata && entries.length === 0 ? NO_ITEMS : OPEN_LIST,
   ]);
-  if (asMetadata && entries.length === 0) return sendJson(reply, 200, pieces);
+  if (asMetadata && entries.length === 0) return sendJson(reply, 200, frame);
   const head = asMetadata ? undefined : itemHead(encodings, info);
   if (isFormatted(request, media)) {
-    pieces.add(CLOSE_LIST);
+    frame.add(CLOSE_LIST);
     const items = entries
       .values()
       .map((entry) => (asMetadata ? encodings.metadata(entry, media.version) : entry.bytes));
     const omitted = head === undefined ? [] : ['kind', 'apiVersion'];
-    sendFormatted(reply, { frame: pieces, member: 'items', items, omitted });
-    return;
+    return sendFormatted(reply, { frame, member: 'items', items, omitted });
   }
-  for (let index = 0; index < entries.length; index += 1) {
-    const entry = entries[index];
-    if (entry === undefined) continue;
-    if (index > 0) pieces.add(COMMA);
-    if (asMetadata) pieces.add(encodings.metadata(entry, media.version));
-    else pushItem(pieces, entry, head);
-  }
-  pieces.add(CLOSE_LIST);
-  sendJson(reply, 200, pieces);
+  const pieces = inList(frame, entries, (to, entry) => {
+    if (asMetadata) to.add(encodings.metadata(entry, media.version));
+    else addItem(to, entry, head);
+  });
+  return sendJson(reply, 200, pieces);
+}
+
+/**
+ * Returns the body of a list: the frame up to its items, the parts that `addParts` adds for each entry, and the end. The parts of
+ * an entry are added when the body is sent up to it.
+ */
+function inList(frame: Pieces, entries: readonly Entry[], addParts: (to: Pieces, entry: Entry) => void): Pieces {
+  let next = 0;
+  const pieces = new Pieces((to) => {
+    if (next > entries.length) return false;
+    const entry = entries[next];
+    if (entry === undefined) to.add(CLOSE_LIST);
+    else {
+      if (next > 0) to.add(COMMA);
+      addParts(to, entry);
+    }
+    next += 1;
+    return true;
+  });
+  pieces.add(frame.whole());
+  return pieces;
 }
 
 /** Returns a list for the audit log, in the form that the client gets. */
@@ -197,7 +218,7 @@ function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefine
   return cached.head;
 }
 
-function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): void {
+function addItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): void {
   if (head === undefined) {
     pieces.add(entry.bytes);
     return;
@@ -243,20 +264,17 @@ export function includeObject(request: ApiRequest): IncludeObject {
 }
 
 function table(reply: Reply, info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): Pieces {
-  const pieces = Pieces.of(tableFrame(reply.encodings, info, metadata, reply.media));
-  if (hasNoRows(reply.encodings, info, entries)) {
-    pieces.add(NO_ITEMS);
-    return pieces;
+  const { request, encodings, media } = reply;
+  const frame = Pieces.of(tableFrame(encodings, info, metadata, media));
+  if (hasNoRows(encodings, info, entries)) {
+    frame.add(NO_ITEMS);
+    return frame;
   }
-  pieces.add(OPEN_LIST);
-  let isFirst = true;
-  for (const row of rows(reply, info, entries)) {
-    if (!isFirst) pieces.add(COMMA);
-    isFirst = false;
-    for (const part of row) pieces.add(part);
-  }
-  pieces.add(CLOSE_LIST);
-  return pieces;
+  frame.add(OPEN_LIST);
+  const options = rowOptions(request, info, media);
+  return inList(frame, encodings.inRowOrder(info, entries), (to, entry) => {
+    for (const part of encodings.tableRow(entry, options)) to.add(part);
+  });
 }
 
 /** Returns the beginning of a table, up to its rows. */
@@ -281,15 +299,12 @@ function tableFrame(
 const hasNoRows = (encodings: Encodings, info: ResourceInfo, entries: readonly Entry[]): boolean =>
   entries.length === 0 && !encodings.hasColumns(info);
 
-function rows(
-  { request, encodings, media: { version } }: Reply,
-  info: ResourceInfo,
-  entries: readonly Entry[],
-): IteratorObject<readonly Buffer[]> {
-  const options = { info, include: includeObject(request), version, nowMs: request.nowMs };
-  const ordered = encodings.inRowOrder(info, entries);
-  return ordered.values().map((entry) => encodings.tableRow(entry, options));
-}
+const rowOptions = (request: ApiRequest, info: ResourceInfo, { version }: OutputMediaType): TableRowOptions => ({
+  info,
+  include: includeObject(request),
+  version,
+  nowMs: request.nowMs,
+});
 
 /** Sends any object with kind and version in the negotiated encoding. */
 export function sendObject(reply: ObjectReply, status: number, object: object): void {
@@ -327,24 +342,22 @@ const isFormatted = (request: ApiRequest, { format, pretty }: OutputMediaType): 
 function sendFormatted(
   { request, encodings, media: { format } }: Reply,
   { frame, ...list }: Omit<FormattedList, 'frame'> & { readonly frame: Pieces },
-): void {
+): MaybePromise<void> {
   const text = frame.whole().toString();
   const chunks = formattedChunks(
     { frame: text, ...list },
     GENERATED_CHUNK_BYTES,
     format === 'yaml' ? encodings.yaml : undefined,
   );
-  sendGenerated(request, 200, contentTypeOf(format), chunks);
+  return sendGenerated(request, 200, contentTypeOf(format), chunks);
 }
 
-function sendJson({ request, encodings, media }: Reply, status: number, pieces: Pieces): void {
-  if (!isFormatted(request, media)) {
-    sendBody(request, status, contentTypeOf('json'), pieces);
-    return;
-  }
+function sendJson({ request, encodings, media }: Reply, status: number, pieces: Pieces): MaybePromise<void> {
+  const { format } = media;
+  if (!isFormatted(request, media)) return sendBody(request, status, contentTypeOf('json'), pieces);
   const value = parseExactJson(pieces.whole().toString());
-  if (media.format === 'yaml')
-    sendGenerated(request, status, contentTypeOf('yaml'), inChunks(encodings.yaml(value), GENERATED_CHUNK_BYTES));
-  else
-    sendBody(request, status, contentTypeOf('json'), Pieces.of([Buffer.from(responseJson(value, { pretty: true }))]));
+  const type = contentTypeOf(format);
+  if (format === 'yaml')
+    return sendGenerated(request, status, type, inChunks(encodings.yaml(value), GENERATED_CHUNK_BYTES));
+  return sendBody(request, status, type, Pieces.of([Buffer.from(responseJson(value, { pretty: true }))]));
 }

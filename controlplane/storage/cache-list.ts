@@ -65,24 +65,15 @@ export class CacheLists {
     const past = revision !== undefined && revision < newest;
     // Every candidate is in the namespace, because of its prefix.
     const all = selection.everything && selection.name === '';
-    let found = past
-      ? objects.rangeAt(revision, prefix, startAfter)
-      : all
-        ? objects.page(prefix, startAfter, limit === 0 ? undefined : limit).values()
-        : this.#present(selection, prefix, startAfter, candidates);
-    const entries: CachedObject[] = [];
-    for (;;) {
-      const { done, value } = found.next();
-      if (done === true) break;
-      if (all || selects(selection, value)) {
-        entries.push(value);
-        if (entries.length === limit) break;
-      }
-      if (all || slice?.isSpent !== true) continue;
-      // The cache may change during the pause, but the list shows this state.
-      found = [...found].values();
-      yield;
-    }
+    const entries =
+      all && !past
+        ? objects.page(prefix, startAfter, limit === 0 ? undefined : limit)
+        : yield* this.#selected(
+            past
+              ? objects.rangeAt(revision, prefix, startAfter)
+              : this.#present(selection, prefix, startAfter, candidates),
+            { selection, limit, slice },
+          );
     const last = entries.length === limit && !this.#isOneKey(selection) ? entries.at(-1) : undefined;
     const remaining = last === undefined ? 0 : this.#remaining(past ? revision : undefined, prefix, last.key);
     // As in kube-apiserver, `more` is true also if none of the remaining objects is selected.
@@ -92,6 +83,27 @@ export class CacheLists {
       more: remaining > 0,
       remaining: all && remaining > 0 ? remaining : undefined,
     };
+  }
+
+  *#selected(
+    present: IterableIterator<CachedObject>,
+    {
+      selection,
+      limit,
+      slice,
+    }: { readonly selection: Selection; readonly limit: number; readonly slice: TimeSlice | undefined },
+  ): Generator<void, CachedObject[], undefined> {
+    let found = present;
+    const entries: CachedObject[] = [];
+    for (;;) {
+      const { done, value } = found.next();
+      if (done === true) return entries;
+      if (selects(selection, value) && entries.push(value) === limit) return entries;
+      if (slice?.isSpent !== true) continue;
+      // The cache may change during the pause, but the list shows this state.
+      found = [...found].values();
+      yield;
+    }
   }
 
   *#candidates(

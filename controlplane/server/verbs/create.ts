@@ -15,9 +15,9 @@ export const create: VerbHandler = async (request, rest, context) => {
   // A custom resource can be created at the path of an object, whose name then has no meaning.
   const name = rest.subresource === undefined ? '' : pathName(request);
   const created = await rest.create?.(request, pathNamespace(request, rest), name, body, options());
-  if (created === undefined) return;
+  if (created === undefined) return undefined;
   const { status, entry } = isCreatedAs(created) ? created : { status: 201, entry: created };
-  sendEntry({ request, encodings, media }, status, rest, entry);
+  return sendEntry({ request, encodings, media }, status, rest, entry);
 };
 
 function isCreatedAs(created: Entry | CreatedAs): created is CreatedAs {

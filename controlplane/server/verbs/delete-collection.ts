@@ -13,6 +13,6 @@ export const removeCollection: VerbHandler = async (request, rest, context) => {
   const body = await readDeleteOptions(request, { ...context, protobuf });
   const options = parseDeleteOptions(request.query, body);
   const deleted = await rest.deleteCollection?.(request, pathNamespace(request, rest), list, options);
-  if (deleted === undefined) return;
-  sendList({ request, encodings: context.encodings, media }, rest, deleted.entries, deleted);
+  if (deleted === undefined) return undefined;
+  return sendList({ request, encodings: context.encodings, media }, rest, deleted.entries, deleted);
 };

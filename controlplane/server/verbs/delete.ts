@@ -13,16 +13,16 @@ export const remove: VerbHandler = async (request, rest, context) => {
   const body = await readDeleteOptions(request, { ...context, protobuf });
   const options = parseDeleteOptions(request.query, body);
   const deleted = await rest.delete?.(request, pathNamespace(request, rest), pathName(request), options);
-  if (deleted === undefined) return;
+  if (deleted === undefined) return undefined;
   const { entry } = deleted;
   const reply = { request, encodings: context.encodings, media };
   if (entry === undefined) {
     sendObject(reply, 200, successStatus(request, rest, deleted));
-    return;
+    return undefined;
   }
   // For the older field `orphanDependents: false`, kube-apiserver responds that the deletion was accepted.
   const accepted = deleted.state === 'marked' && options.orphanDependents === false;
-  sendEntry(reply, accepted ? 202 : 200, rest, entry);
+  return sendEntry(reply, accepted ? 202 : 200, rest, entry);
 };
 
 function successStatus(request: ApiRequest, rest: Rest, deleted: Deleted): object {

@@ -34,9 +34,9 @@ export const patch: VerbHandler = async (request, rest, context) => {
   if (request.isLarge) await nextTurn();
   request.audited?.bodyIs(decoded.body);
   const written = await rest.patch?.(request, pathNamespace(request, rest), pathName(request), decoded, options);
-  if (written === undefined) return;
+  if (written === undefined) return undefined;
   const reply = { request, encodings: context.encodings, media };
-  sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
+  return sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
 };
 
 function unsupported(builtIn: boolean): Error {

@@ -12,7 +12,7 @@ export const update: VerbHandler = async (request, rest, context) => {
   const options = writeOptionsOf(request.query, 'UpdateOptions');
   const body = await readBody(request, rest, { encodings, decoders, protobuf, check: options });
   const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options());
-  if (written === undefined) return;
+  if (written === undefined) return undefined;
   const reply = { request, encodings, media };
-  sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
+  return sendEntry(reply, written.created ? 201 : 200, rest, written.entry);
 };
