@@ -26,8 +26,27 @@ const SLASH = 0x2f;
 const PERCENT = 0x25;
 const BACKSLASH = 0x5c;
 
+/** The number of remembered paths, because clients request the same paths again. The oldest are dropped first. */
+const MAX_REMEMBERED = 512;
+const MAX_REMEMBERED_LENGTH = 256;
+const remembered = new Map<string, RequestPath>();
+
 /** Parses the path of a request, without its query. Throws `RequestPathError` for an invalid escape and for NUL characters. */
 export function parseRequestPath(raw: string): RequestPath {
+  const known = remembered.get(raw);
+  if (known !== undefined) return known;
+  if (raw.length > MAX_REMEMBERED_LENGTH) return parse(raw);
+  // A part of a text keeps the whole text in memory, which may have a long query.
+  const own = Buffer.from(raw).toString();
+  if (own !== raw) return parse(raw);
+  const path = parse(own);
+  const oldest = remembered.size >= MAX_REMEMBERED ? remembered.keys().next().value : undefined;
+  if (oldest !== undefined) remembered.delete(oldest);
+  remembered.set(own, path);
+  return path;
+}
+
+function parse(raw: string): RequestPath {
   const decoded = decode(raw);
   return { raw, decoded, segments: split(decoded) };
 }

@@ -20,6 +20,7 @@ import type { Exchange, Upgrade } from './exchange.ts';
 import { Http1Exchange, refusalOf, type Refusal } from './http1.ts';
 import { otherMethodRequest, type ParseFailure, ReceivedRequest } from './other-methods.ts';
 import { Http2Exchange } from './http2.ts';
+import { IdleSessions } from './idle-sessions.ts';
 import { UntakenResponses } from '../../api/http/untaken-responses.ts';
 import { TEXT_TYPE } from '../../api/http/media-types.ts';
 
@@ -86,6 +87,7 @@ export class Listener {
   readonly #unread = new UnreadBodies();
   readonly #headers: IncompleteHeaders;
   readonly #untaken: UntakenResponses<ServerHttp2Stream>;
+  readonly #idle: IdleSessions;
   readonly #limit: ConnectionLimit;
   readonly #options: ListenerOptions;
   #tlsOptions: TlsOptions;
@@ -105,6 +107,7 @@ export class Listener {
       many: options.manyStreams,
       breakOff: (stream) => stream.close(constants.NGHTTP2_CANCEL),
     });
+    this.#idle = new IdleSessions({ clock: options.clock, timeoutMs: IDLE_TIMEOUT_MS });
     this.#http = this.#createHttp1();
     this.#tls = createTlsServer(
       {
@@ -163,6 +166,7 @@ export class Listener {
     await closed;
     timer.cancel();
     this.#untaken.close();
+    this.#idle.close();
     this.#http.close();
     this.#http.closeAllConnections();
   }
@@ -190,19 +194,19 @@ export class Listener {
       settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS, initialWindowSize: WINDOW_BYTES, enablePush: false },
     });
     this.#sessions.add(session);
-    session.once('close', () => this.#sessions.delete(session));
+    const use = this.#idle.add(session);
+    session.once('close', () => {
+      this.#sessions.delete(session);
+      this.#idle.delete(session);
+    });
     session.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 session failed'));
-    let streams = 0;
     const untaken = this.#untaken;
     function closed(this: ServerHttp2Stream): void {
-      streams -= 1;
+      use.closed();
       untaken.delete(this);
     }
-    session.setTimeout(IDLE_TIMEOUT_MS, () => {
-      if (streams === 0) session.close();
-    });
     session.on('stream', (stream, headers, flags, rawHeaders) => {
-      streams += 1;
+      use.opened();
       untaken.add(stream);
       stream.on('close', closed);
       stream.on('error', this.#streamFailed);

@@ -8,8 +8,8 @@ type AddMore = (to: Pieces) => boolean;
 
 /**
  * The parts in order. A list has two or three parts for each of its thousands of objects, so that two arrays keep the parts
- * instead of a JavaScript object for each. With `addMore`, parts are added as the body is sent, so that each object is read only
- * when its bytes are copied, and lists keep no parts that are sent.
+ * instead of a JavaScript object for each. With `addMore`, parts are added as the body is sent, so that each object is read
+ * only when its bytes are copied, and lists keep no parts that are sent.
  */
 export class Pieces {
   readonly #buffers: Buffer[] = [];

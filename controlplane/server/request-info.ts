@@ -39,11 +39,29 @@ export class RequestInfoError extends Error {
   override readonly name = 'RequestInfoError';
 }
 
+/** The infos of paths by method, which do not depend on the query. */
+const remembered = new WeakMap<RequestPath, Map<string, RequestInfo>>();
+
 /**
  * Returns the resource and the verb of a request. Throws a `RequestInfoError` if the path ends after `/watch`. `query` is
  * called only if the verb or the name depends on it.
  */
 export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
+  const known = remembered.get(from)?.get(method);
+  if (known !== undefined) return known;
+  let usesQuery = false;
+  const info = infoOf(method, from, () => {
+    usesQuery = true;
+    return query();
+  });
+  if (usesQuery || !(METHOD_VERBS.has(method) && info.isResource)) return info;
+  let byMethod = remembered.get(from);
+  if (byMethod === undefined) remembered.set(from, (byMethod = new Map()));
+  byMethod.set(method, info);
+  return info;
+}
+
+function infoOf(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
   const { decoded: path, segments } = from;
   const prefix = segments[0];
   const grouped = prefix === 'apis';

@@ -19,7 +19,8 @@ import type { ApiRequest, MaybePromise } from './request.ts';
 
 const COMMA = Buffer.from(',');
 /** The end of JSON on one line. */
-const NEWLINE = Buffer.from('\n');
+const NEWLINE_BYTE = 0x0a;
+const NEWLINE = Buffer.from([NEWLINE_BYTE]);
 
 /** Where one object is sent, and in which encoding. */
 interface ObjectReply {
@@ -44,7 +45,7 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
     entry.bytes.length < GZIP_FROM_BYTES &&
     !request.wantsPretty
   ) {
-    request.send(status, 'application/json', Buffer.concat([entry.bytes, NEWLINE]));
+    request.send(status, 'application/json', withNewline(entry.bytes));
     return undefined;
   }
   const contentType = contentTypeOf(media.format);
@@ -65,6 +66,14 @@ export function sendEntry(reply: Reply, status: number, rest: Rest, entry: Entry
   ]);
   if (media.as === 'Table') pieces = tableOfEntry(reply, rest, entry);
   return sendJson(reply, status, pieces);
+}
+
+/** Returns a copy that ends with a newline. `Buffer.concat` takes longer than a small object's copy. */
+function withNewline(bytes: Buffer): Buffer {
+  const line = Buffer.allocUnsafe(bytes.length + 1);
+  bytes.copy(line);
+  line[bytes.length] = NEWLINE_BYTE;
+  return line;
 }
 
 /** Passes the answer to the audit log in the form that the client gets, but in JSON. */
@@ -147,8 +156,8 @@ export function sendList(
 }
 
 /**
- * Returns the body of a list: the frame up to its items, the parts that `addParts` adds for each entry, and the end. The parts of
- * an entry are added when the body is sent up to it.
+ * Returns the body of a list: the frame up to its items, the parts that `addParts` adds for each entry, and the end. The parts
+ * of an entry are added when the body is sent up to it.
  */
 function inList(frame: Pieces, entries: readonly Entry[], addParts: (to: Pieces, entry: Entry) => void): Pieces {
   let next = 0;

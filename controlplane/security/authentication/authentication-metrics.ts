@@ -94,8 +94,14 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
     found.count.inc();
     found.time.observe((monotonic() - startMs) / 1000);
   };
+  const byUser = new Map<string, Counter>();
+  const countUser = (label: string): void => {
+    let counter = byUser.get(label);
+    if (counter === undefined) byUser.set(label, (counter = users.with(label)));
+    counter.inc();
+  };
   const answered = (authenticated: Authenticated | undefined, startMs: number): Authenticated | undefined => {
-    if (authenticated !== undefined) users.with(userLabel(authenticated.user.name)).inc();
+    if (authenticated !== undefined) countUser(userLabel(authenticated.user.name));
     ended(authenticated === undefined ? 'failure' : 'success', startMs);
     return authenticated;
   };

@@ -92,3 +92,11 @@ describe('a path that servers may read differently', () => {
     assert.equal(forwardingFault('/a%23', 'b=c%23&d=/?:@;,+e'), '');
   });
 });
+
+it('a path is parsed to the same value again, also after thousands of others', () => {
+  const first = parseRequestPath('/api/v1/namespaces/a%2Fb/pods');
+  for (let at = 0; at < 2000; at += 1) parseRequestPath(`/api/v1/namespaces/default/pods/pod-${at}`);
+  assert.deepEqual(parseRequestPath('/api/v1/namespaces/a%2Fb/pods'), first);
+  const long = `/api/v1/${'x'.repeat(1000)}`;
+  assert.deepEqual(parseRequestPath(long).segments, ['api', 'v1', 'x'.repeat(1000)]);
+});

@@ -74,3 +74,15 @@ test('however a path is encoded, it is read as its decoded form', () => {
     }),
   );
 });
+
+test('the same path has another info for another method or query', () => {
+  const path = parseRequestPath('/api/v1/namespaces/default/pods');
+  const verbOf = (method: string, query = ''): string =>
+    parseRequestInfo(method, path, () => new URLSearchParams(query)).verb;
+  for (let turn = 0; turn < 2; turn += 1) {
+    assert.equal(verbOf('GET'), 'list');
+    assert.equal(verbOf('GET', 'watch=true'), 'watch');
+    assert.equal(verbOf('POST'), 'create');
+    assert.equal(verbOf('DELETE'), 'deletecollection');
+  }
+});
