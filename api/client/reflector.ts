@@ -1,7 +1,6 @@
 /**
  * Keeps a copy of a resource current. It reads the whole contents, with a watch that sends initial events or with a paged list,
- * and then follows the changes with watches. Once it has the contents, it starts over only if the server no longer has the
- * history.
+ * and then follows the changes with watches.
  *
  * The sink receives the changes after the last `replace` once and in order.
  */

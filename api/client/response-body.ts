@@ -26,7 +26,6 @@ interface LinesOptions {
 
 /**
  * Yields the lines without their ends, and no empty ones. Throws, and closes the body, for a line of more than `largestBytes`.
- * Reading pauses while the consumer is busy, so that the back-pressure reaches the server.
  */
 export async function* linesOf(
   body: Readable,

@@ -1,7 +1,6 @@
 /**
- * Generates writers and readers of messages from the schema on first use. `new Function` builds one function for each struct,
- * so that each field is a plain property access. Nothing from a request becomes part of the source: names and numbers come from
- * the table.
+ * Generates writers and readers of messages from the schema on first use. Nothing from a request becomes part of the source:
+ * names and numbers come from the table.
  */
 import { quoteText } from '../meta/quote.ts';
 import type { Schema, StructType, TypeNode } from '../schema/schema.ts';

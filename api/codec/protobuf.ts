@@ -1,8 +1,8 @@
 /**
  * Encodes and decodes the protobuf form of the built-in types: `application/vnd.kubernetes.protobuf`.
  *
- * A body consists of the magic number `k8s\0` and a `runtime.Unknown` that names the type and contains the message. Encoded
- * objects can be spliced into lists and watch events. Custom resources have no protobuf form.
+ * A body consists of the magic number `k8s\0` and a `runtime.Unknown` that names the type and contains the message. Custom
+ * resources have no protobuf form.
  */
 import { parseApiVersion, type JsonObject } from '../meta/object.ts';
 import { StatusError, newBadRequest } from '../meta/status-error.ts';

@@ -1,7 +1,6 @@
 /**
  * Orders list items after a strategic merge. The items of the patch keep the order of the patch, and the items of the server
- * keep theirs. Between an item of the patch and another one, the order of the server decides if it contains both; otherwise the
- * item of the patch comes first.
+ * keep theirs.
  */
 import { jsonEqual } from '../meta/json-equality.ts';
 import { isJsonObject } from '../meta/json-object.ts';

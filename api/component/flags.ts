@@ -1,6 +1,5 @@
 /**
- * Defines the typed flag table. It has one row for each flag, and the parser, `--help`, shell completion and the docs derive
- * from it.
+ * Defines the typed flag table.
  *
  * The syntax is that of Kubernetes' programs: `--flag=value` and `--flag value`, booleans without a value, `_` instead of `-`
  * in names, short names (`-v 4`, `-v=4`, `-v4`), and `--` to end the flags. The last value of a repeated flag counts, and lists

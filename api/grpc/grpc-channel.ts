@@ -1,8 +1,7 @@
 /**
  * Implements the gRPC client of both halves: a connection to one server, and calls with bytes.
  *
- * A message is bounded by `largestMessageBytes` (also after decompression), and the message of an error by `GrpcError`. A call
- * ends with its response or a `GrpcError`; a stream also with what its `onMessage` throws.
+ * A message is bounded by `largestMessageBytes` (also after decompression), and the message of an error by `GrpcError`.
  */
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';

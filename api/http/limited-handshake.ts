@@ -1,7 +1,6 @@
 /**
  * Limits the bytes that a client may send before its TLS handshake is complete. Node.js passes the bytes of an accepted
  * connection to OpenSSL without any JavaScript, and OpenSSL verifies a chain of certificates as soon as it has the whole chain.
- * This stream passes the bytes on in JavaScript instead, which costs more for each byte.
  */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';

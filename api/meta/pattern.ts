@@ -1,6 +1,6 @@
 /**
  * Compiles regular expressions from users. They match in linear time, but counted repetitions multiply: `a{1000}` written a
- * thousand times would take seconds and gigabytes to compile. So the size of a pattern is estimated before it is compiled.
+ * thousand times would take seconds and gigabytes to compile.
  */
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { spendSteps } from './validation-effort.ts';

@@ -1,6 +1,6 @@
 /**
  * Limits the time of a validation whose effort depends on untrusted schemas, patterns and values. The caller of a validation
- * opens a budget, which everything validated within it shares. Validation is synchronous, so there is one budget at a time.
+ * opens a budget, which everything validated within it shares.
  */
 import { type FieldError, forbidden } from './field-error.ts';
 

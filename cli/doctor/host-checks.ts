@@ -1,6 +1,6 @@
 /**
  * Checks the requirements of orchlet that need neither changes of the host nor a server: user, name, time, cgroups, kernel,
- * swap, disk and tools. Rules are tried in a network namespace of their own. A finding that is not `ok` names a remedy.
+ * swap, disk and tools. A finding that is not `ok` names a remedy.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';

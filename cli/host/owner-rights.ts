@@ -1,7 +1,7 @@
 /**
  * Runs the work of root in the data directory of another user with the rights of that user. The owner may put links, FIFOs and
- * files of any content there while root reads, writes and removes files by their paths: root must not be able to do
- * there what the owner cannot. Programs that need the rights of root, or keep running, refuse such a directory.
+ * files of any content there while root reads, writes and removes files by their paths: root must not be able to do there what
+ * the owner cannot.
  */
 import { closeSync, constants, existsSync, openSync, realpathSync, statSync } from 'node:fs';
 import { CommandError } from '../command-line/command.ts';
@@ -44,10 +44,10 @@ function printOnce(output: CommandIo['stderr'], line: string): void {
 }
 
 /**
- * Runs the work, with the rights of the user who controls the directory if root calls and that is another user. Resolves to the
- * result of the work. Afterwards the process has the rights of the caller again. The work must start no programs, because these
- * could take back the caller's rights. A directory that does not exist is the caller's, unless another user controls a
- * directory above it. Rejects with `HiddenDirectoryError`, before the work, if that user cannot reach the directory.
+ * Runs the work, with the rights of the user who controls the directory if root calls and that is another user. Afterwards the
+ * process has the rights of the caller again. The work must start no programs, because these could take back the caller's
+ * rights. A directory that does not exist is the caller's, unless another user controls a directory above it. Rejects with
+ * `HiddenDirectoryError`, before the work, if that user cannot reach the directory.
  */
 export async function withRightsOfOwner<T>(
   directory: string,

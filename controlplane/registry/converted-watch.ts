@@ -1,6 +1,6 @@
 /**
- * Converts the events of a watch with a webhook. At most one batch is converted at a time. A failed conversion ends the watch
- * with an ERROR event, because a watch that skipped the batch would lose changes.
+ * Converts the events of a watch with a webhook. A failed conversion ends the watch with an ERROR event, because a watch that
+ * skipped the batch would lose changes.
  */
 import { toError } from '../../api/meta/error-message.ts';
 import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';

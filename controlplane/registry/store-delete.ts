@@ -1,7 +1,7 @@
 /**
  * Deletes objects of the generic store in two phases. An object with finalizers or a grace period, or of a kind with
- * `markTerminating`, is marked as terminating, and removed later. Other objects are removed at once. The propagation policy
- * determines the finalizers of garbage collection (`orphan`, `foregroundDeletion`). A grace period can only be shortened.
+ * `markTerminating`, is marked as terminating, and removed later. Other objects are removed at once. A grace period can only be
+ * shortened.
  */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

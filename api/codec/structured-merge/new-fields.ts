@@ -1,6 +1,6 @@
 /**
  * Computes the paths that the creator of an object owns, in their wire form. In these paths, the object differs from one that
- * has nothing but the members that its type always has. `compare` finds the same paths, but makes sets of them.
+ * has nothing but the members that its type always has.
  */
 import { isJsonObject } from '../../meta/json-object.ts';
 import { jsonEqual } from '../../meta/json-equality.ts';

@@ -3,7 +3,7 @@
  * classes, the date from which the use of tokens is recorded, the range of service addresses, and one APIService for each group
  * version that this server serves itself.
  *
- * Missing objects are created. Changes of an administrator stay, except for those of flow control objects.
+ * Changes of an administrator stay, except for those of flow control objects.
  */
 import type { Client } from '../../../api/client/client.ts';
 import { apiServices, configMaps, priorityClasses } from '../../../api/client/resources.ts';

@@ -1,6 +1,6 @@
 /**
  * Lets nodes read all namespaces and pods once a network policy exists: to enforce it, they need the labels and addresses of
- * the peers. In a cluster without policies, a node cannot read the pods of other nodes, as in Kubernetes.
+ * the peers.
  *
  * The right stays when the last policy is deleted, because nodes still have rules that follow the pods.
  */

@@ -2,8 +2,6 @@
  * Repairs services and IPAddress objects that do not match: each cluster address of a service needs its IPAddress object, and
  * each IPAddress that was created for a service needs that service. The allocator writes both in one commit, so mismatches come
  * from an older version or from manual changes.
- *
- * Both kinds are read from the server's own caches, which show a commit as a whole.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/client/client.ts';

@@ -1,7 +1,6 @@
 /**
  * Delays the deletion of failed pods of a daemon set, because a node that rejects pods would reject the next one as well. The
- * delay is 1 s after the first failure and doubles with each further one, to 15 min at most. A failure is forgotten after twice
- * the longest delay.
+ * delay is 1 s after the first failure and doubles with each further one, to 15 min at most.
  */
 import { backoffDelay } from '../../../api/machinery/backoff.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';

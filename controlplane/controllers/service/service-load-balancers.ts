@@ -1,7 +1,6 @@
 /**
  * Gives services of type LoadBalancer the addresses of the nodes, whose service proxies answer there: no daemon is needed.
- * Serves services without a class and with the class `LOAD_BALANCER_CLASS`. A port of the nodes belongs to one service, the
- * first that requested it.
+ * Serves services without a class and with the class `LOAD_BALANCER_CLASS`.
  *
  * As cloud-controller-manager does, it protects a service by a finalizer.
  */

@@ -1,6 +1,6 @@
 /**
  * Wraps a watch cache for one state of a definition. When the definition changes, the watches of the previous state end, and
- * clients list and watch again. The cache and its objects stay.
+ * clients list and watch again.
  */
 import type { WatchCache } from '../../storage/watch-cache.ts';
 import { tooOld } from '../../storage/version-errors.ts';

@@ -1,7 +1,6 @@
 /**
  * Builds the schema of a custom resource for OpenAPI documents. OpenAPI 3 documents contain the whole schema. OpenAPI 2
- * documents contain only what kubectl can validate before it sends a request. Where the schema allows nulls or unknown members,
- * they omit members and, below the root, the type, because kubectl would refuse values that the server accepts.
+ * documents contain only what kubectl can validate before it sends a request.
  */
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { isJsonObject } from '../../../api/meta/json-object.ts';

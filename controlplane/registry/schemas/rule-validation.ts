@@ -1,6 +1,6 @@
 /**
- * Evaluates a schema's rules on an object. Rules without `oldSelf` may fail on unchanged values. Rules with `oldSelf` are only
- * evaluated if there is an old value, except with `optionalOldSelf`. All rules of a write share one cost budget.
+ * Evaluates a schema's rules on an object. Rules with `oldSelf` are only evaluated if there is an old value, except with
+ * `optionalOldSelf`. All rules of a write share one cost budget.
  */
 import type { Budget } from '../../../api/cel/cel.ts';
 import { adapt, CelError, CostExceeded, Optional } from '../../../api/cel/values.ts';

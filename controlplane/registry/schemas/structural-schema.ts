@@ -1,6 +1,6 @@
 /**
  * Checks whether a schema is structural. In a structural schema, each value has one type, which is specified outside of `allOf`
- * and similar keywords. These keywords can only restrict it. Errors are sorted by their text.
+ * and similar keywords. Errors are sorted by their text.
  */
 import { RE2JSException } from 're2js';
 import { type FieldError, forbidden, invalid, required } from '../../../api/meta/field-error.ts';

@@ -1,7 +1,4 @@
-/**
- * Defines the strategy of certificate signing requests. The server writes the requester. The subresources `approval` and
- * `status` write the decision and the certificate.
- */
+/** Defines the strategy of certificate signing requests. */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { certificateRequestColumns } from './columns.ts';
 import { restore } from '../../generic-strategy.ts';
