@@ -79,51 +79,55 @@ function index(type: ListType, list: readonly JsonValue[]): Indexed {
   return { elements, items };
 }
 
-/** Keeps the order of both lists where they agree. */
+/** Merges the items of two lists, in the order of both where they agree. */
 function mergeItems(type: ListType, live: readonly JsonValue[], applied: readonly JsonValue[]): JsonValue[] {
-  const left = index(type, live);
-  const right = index(type, applied);
-  const shared = right.elements.filter((element) => left.items.has(element));
+  const indexedLive = index(type, live);
+  const indexedApplied = index(type, applied);
+  const shared = indexedApplied.elements.filter((element) => indexedLive.items.has(element));
   const merged: JsonValue[] = [];
-  const taken = new Set<string>();
+  const mergedElements = new Set<string>();
   let nextShared = 0;
-  let atLeft = 0;
-  let atRight = 0;
-  const take = (liveItem: JsonValue | undefined, appliedItem: JsonValue | undefined): void => {
+  let nextLive = 0;
+  let nextApplied = 0;
+  const pushMerged = (liveItem: JsonValue | undefined, appliedItem: JsonValue | undefined): void => {
     const item = merge(type.items, liveItem, appliedItem);
     if (item !== undefined) merged.push(item);
   };
-  while (atLeft < left.elements.length || atRight < right.elements.length) {
-    const leftElement = left.elements[atLeft];
-    const rightElement = right.elements[atRight];
-    if (leftElement !== undefined && rightElement !== undefined) {
-      if (leftElement === rightElement) {
-        taken.add(leftElement);
-        take(left.items.get(leftElement), right.items.get(leftElement));
-        atLeft++;
-        atRight++;
+  while (nextLive < indexedLive.elements.length || nextApplied < indexedApplied.elements.length) {
+    const liveElement = indexedLive.elements[nextLive];
+    const appliedElement = indexedApplied.elements[nextApplied];
+    if (liveElement !== undefined && appliedElement !== undefined) {
+      if (liveElement === appliedElement) {
+        mergedElements.add(liveElement);
+        pushMerged(indexedLive.items.get(liveElement), indexedApplied.items.get(liveElement));
+        nextLive++;
+        nextApplied++;
         nextShared++;
         continue;
       }
-      const wanted = shared[nextShared];
-      if (right.items.has(leftElement) && wanted !== undefined && wanted !== leftElement) {
-        atLeft++;
+      const nextSharedElement = shared[nextShared];
+      if (
+        indexedApplied.items.has(liveElement) &&
+        nextSharedElement !== undefined &&
+        nextSharedElement !== liveElement
+      ) {
+        nextLive++;
         continue;
       }
     }
-    if (leftElement !== undefined) {
-      if (!right.items.has(leftElement)) {
-        take(live[atLeft], undefined);
-        atLeft++;
+    if (liveElement !== undefined) {
+      if (!indexedApplied.items.has(liveElement)) {
+        pushMerged(live[nextLive], undefined);
+        nextLive++;
         continue;
       }
-      if (taken.has(leftElement)) atLeft++;
+      if (mergedElements.has(liveElement)) nextLive++;
     }
-    if (rightElement !== undefined) {
-      taken.add(rightElement);
-      take(left.items.get(rightElement), right.items.get(rightElement));
-      atRight++;
-      if (shared[nextShared] === rightElement) nextShared++;
+    if (appliedElement !== undefined) {
+      mergedElements.add(appliedElement);
+      pushMerged(indexedLive.items.get(appliedElement), indexedApplied.items.get(appliedElement));
+      nextApplied++;
+      if (shared[nextShared] === appliedElement) nextShared++;
     }
   }
   return merged;
