@@ -263,3 +263,24 @@ test('a claim that waits for a consumer reports whether a pod is missing or a no
   assert.ok(t.events().includes('Normal WaitForPodScheduled waiting for pods a,b to be scheduled'));
   await t.stop();
 });
+
+test('a claim and a volume that both name no class are bound, whichever of them appears first', async () => {
+  const { storageClassName: _class, ...spec } = claim('c', '1Gi').spec ?? {};
+  const t = await start([persistentVolumeClaims, { ...claim('c', '1Gi'), spec }]);
+  assert.equal(claimOf(t, 'c')?.status?.phase, 'Pending');
+  const { storageClassName: _ofVolume, ...volumeSpec } = volume('v', '1Gi').spec ?? {};
+  t.client.seed(persistentVolumes, { ...volume('v', '1Gi'), spec: volumeSpec });
+  await t.advance(5000);
+  assert.equal(claimOf(t, 'c')?.spec?.volumeName, 'v');
+  assert.equal(claimOf(t, 'c')?.status?.phase, 'Bound');
+  await t.stop();
+});
+
+test('a claim that names a volume is bound when that volume appears', async () => {
+  const t = await start([persistentVolumeClaims, claim('c', '1Gi', { volumeName: 'v' })]);
+  assert.equal(claimOf(t, 'c')?.status?.phase, 'Pending');
+  t.client.seed(persistentVolumes, volume('v', '1Gi'));
+  await t.advance(5000);
+  assert.equal(claimOf(t, 'c')?.status?.phase, 'Bound');
+  await t.stop();
+});
