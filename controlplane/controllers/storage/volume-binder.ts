@@ -28,8 +28,6 @@ const BOUND_BY_CONTROLLER = 'pv.kubernetes.io/bound-by-controller';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BETA_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
 const SCRUB_CHECK_MS = 5000;
-/** The index key of claims without a class, which no class can have as its name. */
-const NO_CLASS = '\0none';
 const VOLUME_KEY = '/volume/';
 
 /** Runs the controller. Claims and volumes share one queue; a prefix marks the keys of volumes. */
@@ -42,7 +40,8 @@ export const runVolumeBinder: RunController = (environment, signal) => {
   volumes.addIndex('claim', ({ spec }) =>
     spec?.claimRef === undefined ? [] : [`${spec.claimRef.namespace}/${spec.claimRef.name}`],
   );
-  claims.addIndex('unbound', (claim) => ((claim.spec?.volumeName ?? '') === '' ? [classOf(claim) ?? NO_CLASS] : []));
+  claims.addIndex('unbound-of-class', (claim) => ((claim.spec?.volumeName ?? '') === '' ? [classOf(claim) ?? ''] : []));
+  claims.addIndex('volume', ({ spec }) => ((spec?.volumeName ?? '') === '' ? [] : [spec?.volumeName ?? '']));
   const recheck = (volume: string): void => loop.queue.addAfter(`${VOLUME_KEY}${volume}`, SCRUB_CHECK_MS);
   const binder = new VolumeBinder(environment, { volumes, claims, classes, pods: podCache }, recheck);
   const loop = new ReconcileLoop(environment, {
@@ -54,12 +53,15 @@ export const runVolumeBinder: RunController = (environment, signal) => {
   const enqueueVolume = (name: string | undefined): void => {
     if ((name ?? '') !== '') loop.queue.add(`${VOLUME_KEY}${name}`);
   };
+  const enqueueUnbound = (className: string): void => {
+    for (const claim of claims.byIndex('unbound-of-class', className)) loop.enqueue(claim);
+  };
   const volumeChanged = (volume: PersistentVolume): void => {
     enqueueVolume(volume.metadata.name);
     const owner = volume.spec?.claimRef;
     if (owner !== undefined) loop.queue.add(`${owner.namespace}/${owner.name}`);
-    else if (volume.status?.phase === 'Available')
-      for (const claim of claims.byIndex('unbound', classOf(volume) ?? '')) loop.enqueue(claim);
+    else if (volume.status?.phase === 'Available') enqueueUnbound(classOf(volume) ?? '');
+    for (const claim of claims.byIndex('volume', volume.metadata.name ?? '')) loop.enqueue(claim);
   };
   volumes.addHandler({
     add: volumeChanged,
@@ -79,8 +81,9 @@ export const runVolumeBinder: RunController = (environment, signal) => {
     },
   });
   const classChanged = ({ metadata }: StorageClass): void => {
-    for (const key of [metadata.name ?? '', NO_CLASS])
-      for (const claim of claims.byIndex('unbound', key)) loop.enqueue(claim);
+    enqueueUnbound(metadata.name ?? '');
+    // A claim without a class gets the default class.
+    enqueueUnbound('');
   };
   classes.addHandler({ add: classChanged, update: (_, one) => classChanged(one) });
   followUnscheduledPods(podCache, (claim) => loop.queue.add(claim));

@@ -39,8 +39,8 @@ export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim)
 }
 
 /**
- * Returns the best volume for a claim. `reservedOnly` means that the claim waits for its first pod, so that only a volume that
- * is reserved for it is considered, and the scheduler chooses others.
+ * Returns the best volume for a claim: one that is reserved for it, or else the smallest that matches. With `reservedOnly`, only
+ * reserved ones are considered.
  */
 export function findVolume(
   claim: PersistentVolumeClaim,
