@@ -33,7 +33,7 @@ interface HousekeepingOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly runtime: Runtime;
-  readonly kubeRuntime: Pick<KubeRuntime, 'collect'>;
+  readonly kubeRuntime: Pick<KubeRuntime, 'forgetExpiredBackOffs'>;
   readonly table: PodTable;
   readonly desired: PodManager;
   readonly workers: PodWorkers;
@@ -89,7 +89,7 @@ export class Housekeeping {
     const { hasForgotten } = this.#restartAndForget();
     if (!hasForgotten && !this.#areCgroupsLeft && !isDue(this.#cleanedUpAtMs, clock)) return;
     this.#cleanedUpAtMs = clock.monotonic();
-    kubeRuntime.collect();
+    kubeRuntime.forgetExpiredBackOffs();
     await this.#collect();
     // Each step reads the known pods after it has listed what exists: a pod that was added meanwhile is no orphan.
     await this.#terminateOrphans();

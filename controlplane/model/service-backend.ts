@@ -1,10 +1,13 @@
-/** Resolves the server of an APIService: an address of its service's endpoints, and the name that its certificate must have. */
+/**
+ * Resolves the service of an APIService or a webhook: the address of one of its endpoints, and the name that the server's
+ * certificate must have.
+ */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Service, EndpointSlice } from '../../api/kinds/kinds.ts';
 import type { Lister } from './listers.ts';
 import { SERVICE_NAME_LABEL } from '../../api/meta/well-known-labels.ts';
 
-/** The service that serves an APIService. The port is 443 if it is absent. */
+/** The service that an APIService or a webhook names. The port is 443 if it is absent. */
 export interface ServiceReference {
   readonly namespace?: string;
   readonly name?: string;

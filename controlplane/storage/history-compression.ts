@@ -5,7 +5,7 @@ import type { StoredVersion } from './resource-versions.ts';
 
 /** The size from which on a value is compressed. */
 const LARGE_BYTES = 16 * 1024;
-/** Values that do not become this much smaller, such as releases of Helm, stay as they are. */
+/** A value stays as it is if its compressed form is not below this share of its size, such as a release of Helm. */
 const WORTHWHILE_SHARE = 0.75;
 
 /** Compresses one value at a time, in a thread of the pool. */

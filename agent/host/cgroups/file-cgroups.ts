@@ -1,6 +1,6 @@
 /**
- * Writes the files of cgroups v1 (all mounted controllers) and v2. A value that is already set is not written again. A file
- * that cannot be written does not prevent the others.
+ * Writes the limits of cgroups v1 and v2 to the kernel's files. A value that is already set is not written again. A file that
+ * cannot be written does not prevent the others. In v1, a cgroup is found and removed in every hierarchy.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
@@ -155,8 +155,9 @@ export class FileCgroups implements CgroupManager {
 const V2_CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'io', 'hugetlb'];
 
 /**
- * Creates the cgroups of a path one after another, and enables the controllers of each for its children. In version 2, a
- * cgroup has only the controllers that all cgroups above it enable.
+ * Creates the cgroups of a path one after another, and enables the controllers in every cgroup above the last. In version 2, a
+ * cgroup has only the controllers that all cgroups above it enable. The last one gets no change: the runtime enables the
+ * controllers of its children.
  */
 export async function handDownControllers(mountPoint: string, path: string): Promise<void> {
   let directory = mountPoint;

@@ -113,7 +113,7 @@ export class KubeRuntime {
   }
 
   /** Forgets back-offs of containers and of image pulls that have not failed for a while. */
-  collect(): void {
+  forgetExpiredBackOffs(): void {
     this.#starter.collect();
     this.#options.images.collect();
   }
