@@ -39,8 +39,8 @@ export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim)
 }
 
 /**
- * Returns the best volume for a claim: one that is reserved for it, or else the smallest that matches. `reservedOnly` leaves out
- * the volumes that are not reserved.
+ * Returns the best volume for a claim: one that is reserved for it, or else the smallest that matches. `reservedOnly` leaves
+ * out the volumes that are not reserved.
  */
 export function findVolume(
   claim: PersistentVolumeClaim,
