@@ -43,7 +43,7 @@ async function headerOfHugeFile(name: string): Promise<Buffer> {
 }
 
 /** Returns a header for the entry after it, with its records. */
-async function paxHeader(name: string, records: string): Promise<Buffer> {
+export async function paxHeader(name: string, records: string): Promise<Buffer> {
   const file = Buffer.from(await tarOf([{ header: { name }, content: records }]));
   file.write('x', 156);
   withChecksum(file.subarray(0, 512));

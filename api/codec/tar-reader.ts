@@ -33,7 +33,10 @@ const TYPES: ReadonlyMap<string, TarType> = new Map([
   ['7', 'file'],
 ]);
 
-/** Yields the headers of an archive. Rejects with a one-line message if it is truncated, damaged, sparse or beyond a limit. */
+/**
+ * Yields the headers of an archive. Rejects with a one-line message if the archive is truncated, damaged or beyond a limit, or
+ * has pax records of a sparse file. A sparse file in the format of GNU tar has the type `unknown`.
+ */
 export async function* tarHeaders(source: AsyncIterable<Buffer>): AsyncGenerator<TarHeader, void, undefined> {
   const bytes = new ByteReader(source);
   let extensions: Extensions = {};
@@ -43,7 +46,7 @@ export async function* tarHeaders(source: AsyncIterable<Buffer>): AsyncGenerator
     if (block === undefined) return;
     if (block.every((byte) => byte === 0)) continue;
     count += 1;
-    if (count > MAX_HEADERS) throw new Error(`it has more than ${MAX_HEADERS} entries`);
+    if (count > MAX_HEADERS) throw new Error(`it has more than ${MAX_HEADERS} headers`);
     const header = headerOf(block);
     if (EXTENSIONS.has(header.flag)) {
       extensions = { ...extensions, ...(await extensionOf(header, bytes)) };
@@ -120,7 +123,7 @@ function textOf(block: Buffer, [from, to]: Range): string {
   return block.toString('utf8', from, end < 0 ? to : from + end);
 }
 
-/** Reads a number of octal digits, or a large number in binary form (GNU tar). Returns NaN if it is neither. */
+/** Reads octal digits, or a large number in binary form (GNU tar). Returns 0 for an empty field, and NaN for any other text. */
 function numberOf(block: Buffer, [from, to]: Range): number {
   const field = block.subarray(from, to);
   const [first = 0] = field;
@@ -138,12 +141,13 @@ function sumOf(block: Buffer): number {
   return sum;
 }
 
-/** Types of headers that say something of the entry after them: pax records, global ones, a long name, a long link target. */
+/** Types of headers that are no entries: pax records, global pax records, a long name, and a long link target. */
 const EXTENSIONS: ReadonlySet<string> = new Set(['x', 'g', 'L', 'K']);
 
 async function extensionOf({ flag, sizeBytes }: RawHeader, bytes: ByteReader): Promise<Extensions> {
   if (sizeBytes > MAX_EXTENSION_BYTES) throw new Error(`it has a header of more than ${MAX_EXTENSION_BYTES} bytes`);
-  const text = (await bytes.take(sizeBytes)) ?? Buffer.alloc(0);
+  const text = await bytes.take(sizeBytes);
+  if (text === undefined) throw unexpectedEnd();
   await bytes.skip(paddingOf(sizeBytes));
   if (flag === 'g') return {};
   if (flag === 'x') return paxRecords(text);

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { tarHeaders } from '../../../../api/codec/tar-reader.ts';
-import { tarOf } from '../../../hostile-archives.ts';
+import { paxHeader, tarOf } from '../../../hostile-archives.ts';
 import { temporaryFolder } from '../../../temporary-folder.ts';
 
 const HEADER = 512;
@@ -58,8 +58,14 @@ describe('a tar archive', () => {
     let read = 0;
     await assert.rejects(async () => {
       for await (const _header of tarHeaders(endless())) read += 1;
-    }, /more than 100000 entries/);
+    }, /more than 100000 headers/);
     assert.equal(read, 100_000);
+  });
+
+  it('that ends where pax records should begin is refused as truncated', async () => {
+    // Records that fill their blocks have no padding, whose absence would show the truncation.
+    const bytes = await paxHeader('pax', 'x'.repeat(HEADER));
+    await assert.rejects(filesOf(bytes.subarray(0, HEADER)), /Unexpected end of data/);
   });
 
   it('whose content is left unread goes on with the next entry', async () => {
