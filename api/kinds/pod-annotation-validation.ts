@@ -13,11 +13,11 @@ import {
   SECCOMP_CONTAINER_PREFIX,
   SECCOMP_POD_ANNOTATION,
 } from './pod-annotations.ts';
-import { INT32_MAX } from '../meta/integers.ts';
+import { INT32_MAX, INT32_MIN } from '../meta/integers.ts';
 
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
 
-/** Validates the annotations of a new pod or template. */
+/** Validates the annotations of a pod or template. */
 export function podAnnotationErrors(
   annotations: Readonly<Record<string, string>> | undefined,
   spec: PodSpec,
@@ -43,8 +43,9 @@ export function podAnnotationErrors(
   return errors;
 }
 
+/** Whether kube-apiserver accepts the cost. A negative one may have leading zeros. */
 function isDeletionCost(text: string): boolean {
-  return /^(0|-?[1-9][0-9]*)$/.test(text) && Math.abs(Number(text)) <= INT32_MAX;
+  return /^(?:0|[1-9]\d*|-\d+)$/.test(text) && Number(text) >= INT32_MIN && Number(text) <= INT32_MAX;
 }
 
 function seccompErrors(profile: string, field: string): FieldError[] {

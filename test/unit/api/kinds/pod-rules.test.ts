@@ -226,3 +226,13 @@ test('annotations that once held init containers are dropped from pods and templ
   applyPodTemplateDefaults(template);
   assert.deepEqual(template.metadata, {});
 });
+
+test('the deletion cost of a pod is a 32-bit integer as Go parses it, without leading zeros unless it is negative', () => {
+  const cost = 'controller.kubernetes.io/pod-deletion-cost';
+  for (const value of ['0', '12', '2147483647', '-2147483648', '-0', '-05'])
+    assert.deepEqual(errorsOf({}, { [cost]: value }), [], value);
+  for (const value of ['', '-', '+1', '01', '2147483648', '-2147483649', '1.5'])
+    assert.deepEqual(errorsOf({}, { [cost]: value }), [
+      `metadata.annotations[${cost}]: Invalid value: ${JSON.stringify(value)}: must be a 32bit integer`,
+    ]);
+});
