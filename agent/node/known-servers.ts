@@ -4,7 +4,7 @@
  * another one.
  *
  * Users other than administrators may be able to write the endpoints, so they are used only with a CA in the kubeconfig, which
- * each server has to prove, and addresses of this host, of its link and of metadata servers are left out.
+ * each server has to prove. Loopback, link-local and multicast addresses and those of metadata servers are left out.
  */
 import { join } from 'node:path';
 import { readOwnFile } from '../base/files/regular-file.ts';
@@ -64,7 +64,7 @@ export async function followServers(
     const text = stringifyJson({ servers: found });
     if (found.length === 0 || text === written) return;
     servers.replace([...configured, ...found]);
-    logger.info({ servers: servers.all }, 'The list of API servers has changed');
+    logger.info({ servers: servers.all }, 'Updated the list of API servers');
     await store(join(directory, FILE), `${text}\n`);
     written = text;
   };
@@ -99,7 +99,7 @@ function serversOf(object: Endpoints): readonly string[] {
 
 const dialer = createDialer();
 
-/** Whether an agent may connect to the server. Its host is an IP address, so no later DNS answer can change the result. */
+/** Whether an agent may connect to the server. Endpoints have IP addresses, so no later DNS answer can change the result. */
 function mayBeDialed(server: string): boolean {
   const url = URL.parse(server);
   if (url === null) return false;

@@ -1,6 +1,7 @@
 /**
- * Serves `/logs/`: the files below `/var/log`, and with `enableSystemLogQuery` the logs of the host's services (`?query=`).
- * These come from the journal, or from a file with the service's name if the journal does not have the service.
+ * Serves `/logs/`: the files below `/var/log`. With `enableSystemLogQuery`, `?query=` requests the logs of the host's services,
+ * or one file. The logs of a service come from the journal, or from a file with the service's name if the journal does not have
+ * the service.
  */
 import { spawn } from 'node:child_process';
 import type { Dirent } from 'node:fs';

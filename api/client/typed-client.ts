@@ -11,7 +11,9 @@ import type {
 } from './client.ts';
 import type { ResourceOf } from './resources.ts';
 
-/** The operations of `Client`, with typed results. Types are not checked at run time. */
+/**
+ * The operations of `Client` except `watch` and `deleteCollection`, with typed results. Types are not checked at run time.
+ */
 export interface TypedClient {
   readonly untyped: Client;
   get<T = KubeObject>(

@@ -38,14 +38,14 @@ export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES)
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
 const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
 const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
-/** Whether a quota can count the resource. `storage` is ambiguous without a prefix. */
+/** Whether the resource is a standard one that quotas count. `storage` is not, because it is ambiguous without a prefix. */
 export const isStandardQuotaResource = (name: string): boolean => name !== 'storage' && isStandardResource(name);
 /** Whether the resource belongs to Kubernetes: it has no domain, or one that ends with kubernetes.io. */
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
 /**
- * Whether the resource is an extended one: its domain does not end with kubernetes.io, and a quota can name it with the prefix
- * `requests.`.
+ * Whether the resource is an extended one: its domain does not end with kubernetes.io, and its name does not begin with
+ * `requests.` and stays valid with that prefix, by which quotas name it.
  */
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;
@@ -180,7 +180,7 @@ function requestErrors(field: string, name: string, value: string, limits: Quant
   return [];
 }
 
-/** Returns the path of the list without the resource, which is that of errors that compare a request with its limit. */
+/** Returns the path of the requests without the resource. Errors that compare a request with its limit have this path. */
 const listPathOf = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
 
 function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): FieldError[] {

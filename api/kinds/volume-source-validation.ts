@@ -1,6 +1,6 @@
 /**
  * Validates the volume sources that both pods and PersistentVolumes have. Each function returns the errors of one
- * source with the path `at`. Where the two kinds have different messages, the caller passes the kind.
+ * source with the path `at`. The parameters `volume` and `withNamespace` select the rules and messages of PersistentVolumes.
  */
 import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
@@ -88,13 +88,14 @@ interface FibreChannel {
 
 /** Needs either target WWNs with a LUN, or WWIDs. */
 export function fibreChannelErrors({ targetWWNs = [], wwids = [], lun }: FibreChannel, at: string): FieldError[] {
-  const names = targetWWNs.length > 0;
+  const hasTargets = targetWWNs.length > 0;
   const field = `${at}.targetWWNs`;
-  if (!names && wwids.length === 0) return [required(field, 'must specify either targetWWNs or wwids, but not both')];
+  if (!hasTargets && wwids.length === 0)
+    return [required(field, 'must specify either targetWWNs or wwids, but not both')];
   const errors: FieldError[] = [];
-  if (names && wwids.length > 0)
+  if (hasTargets && wwids.length > 0)
     errors.push(invalid(field, targetWWNs, 'targetWWNs and wwids can not be specified simultaneously'));
-  if (!names) return errors;
+  if (!hasTargets) return errors;
   if (lun === undefined) errors.push(required(`${at}.lun`, 'lun is required if targetWWNs is specified'));
   else errors.push(...byteErrors(`${at}.lun`, lun));
   return errors;

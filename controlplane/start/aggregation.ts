@@ -17,7 +17,8 @@ import { MASTERS_GROUP } from '../../api/meta/system-users.ts';
 const CONVERSION_TIMEOUT_SECONDS = 30;
 /**
  * The limits of a conversion's response. A stored object has managed fields in addition to what its client sent, so the limits
- * are above those of request bodies: otherwise an object that one user wrote would make a list fail for others.
+ * are above those of request bodies: otherwise an object that one user wrote would make a list fail for others. A review has
+ * three levels around each object.
  */
 const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outerDepth: 3 };
 
@@ -27,6 +28,7 @@ const CONVERSION_ANSWER = { maxBytes: 8 * 1024 * 1024, maxValues: 600_000, outer
  */
 export function conversionCalls({ listers, dialer, metrics, clock }: Parts): CallConversion {
   const found = { services: listers.of(services), endpointSlices: listers.of(endpointSlices), random: Math.random };
+  // kube-apiserver sends this user agent to conversion webhooks as well.
   const client = new WebhookClient('kube-apiserver-admission', {
     dialer,
     measured: { observer: clientMetrics(metrics), clock },

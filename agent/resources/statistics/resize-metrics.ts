@@ -8,7 +8,7 @@ const DURATION_BUCKETS_MS = [
   ...[60_000, 120_000, 300_000, 600_000],
 ];
 
-/** Registers the counters and returns the observer that fills them. */
+/** Registers the counters and the histogram of durations, and returns the observer that fills them. */
 export function resizeMetrics(metrics: MetricsRegistry): ResizeObserver {
   const requests = metrics.counter({
     name: 'kubelet_container_requested_resizes_total',

@@ -19,7 +19,10 @@ interface CriImagesOptions {
   readonly endpoint: string;
 }
 
-/** Lists, pulls and removes the images of a CRI runtime. Methods throw `RuntimeError`s. */
+/**
+ * Lists, pulls, removes and imports the images of a CRI runtime. Methods throw `RuntimeError`s. `load` also throws other errors
+ * for an invalid archive, and when its signal aborts.
+ */
 export class CriImages {
   readonly #options: CriImagesOptions;
 
@@ -54,7 +57,7 @@ export class CriImages {
       },
       { timeoutMs: 0, signal: options.signal },
     );
-    // Every list of images contains the user that each image names, so a faulty image is removed.
+    // An image whose configuration names an overlong user would make every list of images large, so it is removed.
     const image = await this.status(imageRef);
     const fault = image === undefined ? '' : imageFault(image);
     if (fault !== '') {
@@ -73,7 +76,7 @@ export class CriImages {
   async load(archive: string, signal: AbortSignal): Promise<readonly string[]> {
     const { runtimeName, endpoint, clock } = this.#options;
     const references = await importArchive(runtimeName, endpoint, archive);
-    // The runtime's CRI plugin lists images of the runtime's own tool only after an event.
+    // The runtime's own tool imported the archive. The runtime lists the images over CRI only after an event.
     for (const reference of references)
       for (const waitMs of LOAD_WAITS_MS) {
         if ((await this.status(reference)) !== undefined) break;

@@ -242,6 +242,7 @@ class DockerRuntime implements Runtime {
     await this.#exitListed(id);
   }
 
+  /** Waits until the engine's list of containers shows the exit of the container. */
   #exitListed(id: string): Promise<void> {
     return exitListed(this.#client, this.#options.logger, id);
   }

@@ -85,7 +85,7 @@ const MAX_ATTEMPTS = 100;
  * of CRI report no progress, so this is longer than the largest image takes.
  */
 const MAX_PULL_MS = 24 * 3_600_000;
-/** The maximum length of the error of all attempts, because it becomes part of a status and an event. */
+/** The maximum length of the joined errors of several attempts, because they become part of a status and an event. */
 const LONGEST_MESSAGE = 8192;
 
 interface SharedPull {
@@ -261,8 +261,8 @@ export class ImageManager {
   }
 
   /**
-   * Pulls an image. Pods without credentials of their own that want the same image now share one pull. A pod that is deleted
-   * leaves the pull to the others; the pull is cancelled when none is left.
+   * Pulls an image. If neither the pods nor the node have credentials for the image, the pods that want it now share one pull.
+   * A pod that is deleted leaves the pull to the others; the pull is cancelled when none is left.
    */
   async #shared(reference: string, credentials: readonly PullCredential[], waiter: Waiter): Promise<PullResult> {
     const { namespace, signal } = waiter;
@@ -337,10 +337,11 @@ export class ImageManager {
   }
 }
 
-/** A pod that waits for the pull of an image. */
+/** The pod that waits for a pull, or the pods that share it. */
 interface Waiter {
+  /** The namespace of the pod, or of the first of the pods. */
   readonly namespace: string;
-  /** Aborts when nobody waits any more. */
+  /** Aborts when the pod, or the last of the pods, no longer waits. */
   readonly signal: AbortSignal;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Limits the memory of one watch. The watch counts for the memory of all watches, and so do the events that wait for its
- * client. A client that does not take them within the time of a request loses the watch, and can continue with another one.
+ * Limits the memory of one watch. The watch and the events that wait for its client count against the memory for the watches
+ * of its priority level. A client that does not take the events within the request timeout loses the watch, and can continue
+ * with another one.
  */
 import type { Clock, Timer } from '../../../api/machinery/clock.ts';
 import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
@@ -26,7 +27,7 @@ export class WatchLimits {
   #waitingBytes = 0;
   #timer: Timer | undefined;
 
-  /** Counts the watch. Throws `TooManyRequests` if there are too many. */
+  /** Counts the watch. Throws `TooManyRequests` if the memory is used up and the watches of this user hold most of it. */
   constructor(request: ApiRequest, options: WatchLimitsOptions) {
     this.#options = options;
     this.#share = options.watchMemory.open(request, () => {
@@ -38,7 +39,7 @@ export class WatchLimits {
     throw new TooManyRequests(RETRY_AFTER_S);
   }
 
-  /** Names the carrier of the watch. Aborts it at once if the watch has had to yield already. */
+  /** Sets the response or WebSocket that carries the events. Aborts it at once if the watch has had to yield already. */
   carry(carrier: WatchCarrier): void {
     this.#carrier = carrier;
     if (this.#mustYield) carrier.abort();

@@ -63,7 +63,10 @@ export async function withMembers<T>(url: string, tls: GrpcTls, run: (etcd: Etcd
   }
 }
 
-/** Calls the members in turn until a call succeeds. Throws an `EtcdError` with all failures if none does. */
+/**
+ * Calls the members in turn, and resolves to the first result. Throws an `EtcdError` with all failures if no call succeeds. An
+ * error of another type ends the calls at once.
+ */
 export async function withFirst<T>(
   urls: readonly string[],
   tls: GrpcTls,
@@ -103,7 +106,7 @@ export async function addMember(joining: Joining, clock: Clock): Promise<string>
     } catch (error) {
       const isBusy = error instanceof EtcdError && BUSY.test(error.message);
       if (!isBusy || clock.monotonic() >= end) throw error;
-      await clock.sleep(PROMOTE_EVERY_MS);
+      await clock.sleep(RETRY_EVERY_MS);
     }
   }
 }
@@ -111,6 +114,8 @@ export async function addMember(joining: Joining, clock: Clock): Promise<string>
 /** etcd refuses members while another one joins, or has been connected for less than five seconds. */
 const BUSY = /unhealthy cluster|too many learner members/;
 const ADD_WITHIN_MS = 60_000;
+/** The wait between attempts to add a member, and between attempts to promote it. */
+const RETRY_EVERY_MS = 1000;
 
 function tryToAdd({ servers, tls, name, peerUrl }: Joining): Promise<string> {
   return withFirst(servers, tls, async (etcd) => {
@@ -126,8 +131,6 @@ function tryToAdd({ servers, tls, name, peerUrl }: Joining): Promise<string> {
       .join(',');
   });
 }
-
-const PROMOTE_EVERY_MS = 1000;
 
 interface Promotion extends Joining {
   readonly clock: Clock;
@@ -150,7 +153,7 @@ export async function promoteMember({ servers, tls, peerUrl, clock, timeoutMs }:
       return;
     } catch (error) {
       if (!(error instanceof EtcdError)) throw error;
-      if (clock.monotonic() < end) await clock.sleep(PROMOTE_EVERY_MS);
+      if (clock.monotonic() < end) await clock.sleep(RETRY_EVERY_MS);
       else {
         await withFirst(servers, tls, async (etcd) => {
           const member = await joiningMember(etcd);
