@@ -16,6 +16,7 @@ import { LogRows } from './log-rows.ts';
 import type { DatabaseOptions } from './protocol.ts';
 import { DiskReserve, isOutOfRoom } from './disk-reserve.ts';
 import { DiskRoom } from './disk-room.ts';
+import { LogSpace } from './log-space.ts';
 import { checksumOf } from './row-checksum.ts';
 import { codeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog, removeIncompleteTail } from './write-ahead-log.ts';
@@ -25,6 +26,9 @@ import { refuseDamagedLog, removeIncompleteTail } from './write-ahead-log.ts';
  * begins.
  */
 const LOG_BYTES = 16 * 1024 * 1024;
+/** The sizes of the header of the write-ahead log, and of a page in it with its own header. */
+const LOG_HEADER_BYTES = 32;
+const LOG_FRAME_BYTES = 24 + PAGE_BYTES;
 /** The number of pages by which the log grows after a failed checkpoint, before the next attempt is made. */
 const RETRY_PAGES = 100;
 /** The number of pages by which deletions may grow a database on a full disk: enough for about 40,000 deletions. */
@@ -57,6 +61,8 @@ export interface LogDatabase {
   copyTo(file: string): Promise<void>;
   /** Runs a checkpoint if the write-ahead log is long. Returns whether it ran one. */
   checkpointIfLong(): boolean;
+  /** Allocates space of the write-ahead log for the next commits. */
+  renewLogSpace(): void;
   close(): void;
 }
 
@@ -162,6 +168,7 @@ class SqliteLog implements LogDatabase {
   readonly #database: Database.Database;
   readonly #rows: LogRows;
   readonly #room: DiskRoom;
+  readonly #logSpace: LogSpace;
   readonly #insert: Database.Statement;
   readonly #delete: Database.Statement;
   readonly #mark: Database.Statement;
@@ -176,6 +183,7 @@ class SqliteLog implements LogDatabase {
   constructor(database: Database.Database, file: string, room: DiskRoom) {
     this.#database = database;
     this.#room = room;
+    this.#logSpace = new LogSpace(`${file}-wal`);
     this.#pagesSinceCheckpoint = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) / PAGE_BYTES;
     this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
     this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
@@ -277,7 +285,12 @@ class SqliteLog implements LogDatabase {
     return true;
   }
 
+  renewLogSpace(): void {
+    this.#logSpace.renew(LOG_HEADER_BYTES + this.#room.checkpointPages * LOG_FRAME_BYTES);
+  }
+
   close(): void {
+    this.#logSpace.close();
     this.#database.close();
   }
 }

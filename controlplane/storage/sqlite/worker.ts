@@ -41,7 +41,10 @@ function serve(port: NonNullable<typeof parentPort>, options: WorkerOptions): vo
       answer(failure(request.id, error));
     }
     if (request.type === 'close') port.close();
-    else checkpoint();
+    else {
+      checkpoint();
+      if (request.type === 'append') database.renewLogSpace();
+    }
   });
 }
 

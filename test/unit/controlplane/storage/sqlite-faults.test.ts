@@ -24,25 +24,29 @@ const openIn = (path = directory, sizeLimitBytes = 0): Promise<Storage> =>
 const refuses = (promise: Promise<unknown>, code: StorageErrorCode, message: RegExp): Promise<void> =>
   assert.rejects(promise, (error: Error) => isStorageError(error, code) && message.test(error.message));
 
+const LOG_HEADER = 32;
+const FRAME = 24 + 4096;
+
 async function fill(values: number): Promise<void> {
   const storage = await openIn();
   await Promise.all(Array.from({ length: values }, (_, i) => storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'))));
   await storage.close();
 }
 
-/** Leaves a write-ahead log with `values` transactions that are not in the database file yet, like a killed process. */
+/**
+ * Leaves a write-ahead log with `values` transactions that are not in the database file yet, like a killed process, and without
+ * the space after its last frame.
+ */
 async function killedAfter(values: number): Promise<string> {
   const storage = await openIn();
   for (let i = 0; i < values; i += 1) await storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'));
   const log = join(directory, 'orchlet.db-wal');
   const bytes = await readFile(log);
   await storage.close();
-  await writeFile(log, bytes);
+  const used = bytes.findLastIndex((byte) => byte !== 0) + 1;
+  await writeFile(log, bytes.subarray(0, LOG_HEADER + Math.ceil((used - LOG_HEADER) / FRAME) * FRAME));
   return log;
 }
-
-const LOG_HEADER = 32;
-const FRAME = 24 + 4096;
 
 async function damage(file: string, at: number, bytes = 16): Promise<void> {
   const handle = await open(file, 'r+');
@@ -71,11 +75,15 @@ describe('the write-ahead log of a killed process', () => {
     });
   }
 
-  it('may end in a transaction whose last page is half-written', async () => {
-    const log = await killedAfter(30);
-    await damage(log, (await stat(log)).size - 2000);
-    assert.equal(await count(), 29);
-  });
+  for (const spaceBytes of [0, 1024 * 1024]) {
+    it(`may end in a transaction whose last page is half-written, before ${spaceBytes} bytes of space`, async () => {
+      const log = await killedAfter(30);
+      const { size } = await stat(log);
+      await damage(log, size - 2000);
+      await truncate(log, size + spaceBytes);
+      assert.equal(await count(), 29);
+    });
+  }
 
   for (const [name, at] of [
     ['the page of an early transaction', LOG_HEADER + 5 * FRAME + 1000],
