@@ -88,7 +88,10 @@ describe('the addresses of pods on one bridge', { skip, timeout: 120_000 }, () =
   const newBinder = (agent = 'test', bridge = 'pods'): AddressBinder =>
     new AddressBinder({
       ...{ nft, table: `orchlet_addresses_${agent}`, clock: systemClock, logger: silentLogger },
-      ports: bridgePorts([bridge], PREFIX),
+      ports: bridgePorts([bridge], {
+        prefix: PREFIX,
+        devices: () => Promise.resolve(run('ip', [...PREFIX.slice(1), 'cat', '/proc/net/dev'])),
+      }),
       file: () => Promise.resolve(join(directory, `${agent}.json`)),
       processOf: (id) => Promise.resolve(pods.find(({ namespace }) => namespace === id)?.holder?.pid ?? 0),
       onUnbound: (problem) => assert.fail(problem),

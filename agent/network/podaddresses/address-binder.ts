@@ -35,13 +35,25 @@ interface AddressBinderOptions {
   readonly onUnbound: (problem: string) => void;
 }
 
+/** A sandbox that waits to be bound to the addresses that the runtime reports. */
+interface Request extends PromiseWithResolvers<void> {
+  readonly sandboxId: string;
+  readonly ips: readonly string[];
+}
+
+/** The number of interfaces that are read at the same time. */
+const PARALLEL = 8;
 /** How often to check the table, because another process may have flushed the ruleset. */
 const INSPECT_MS = 60_000;
 
-/** Owns the table and the file of bindings. Operations run one at a time. */
+/**
+ * Owns the table and the file of bindings. Operations run one at a time. Sandboxes that wait meanwhile are bound together, by
+ * one list of the ports and one write.
+ */
 export class AddressBinder {
   readonly #options: AddressBinderOptions;
   readonly #queue = new SerialQueue();
+  #waiting: Request[] = [];
   /** The interfaces of bound pods by sandbox; `undefined` until they were read from the file. */
   #bindings: Map<string, PodInterface> | undefined;
   /** The rules that this process wrote last. */
@@ -67,26 +79,54 @@ export class AddressBinder {
 
   /** Resolves when the pod is bound to its addresses, or cannot be bound. Rejects if it failed. */
   bind(sandboxId: string, ips: readonly string[]): Promise<void> {
-    return ips.length === 0 ? Promise.resolve() : this.#queue.run(() => this.#bind(sandboxId, ips));
+    if (ips.length === 0 || this.#bindings?.has(sandboxId) === true) return Promise.resolve();
+    const request: Request = { sandboxId, ips, ...Promise.withResolvers<void>() };
+    this.#waiting.push(request);
+    this.#queue.run(() => this.#bindWaiting()).catch(request.reject);
+    return request.promise;
   }
 
-  async #bind(sandboxId: string, ips: readonly string[]): Promise<void> {
-    const bindings = await this.#loadBindings();
-    if (bindings.has(sandboxId)) return;
-    const pid = await this.#options.processOf(sandboxId);
-    if (pid === 0 || (await this.#hostProblem()) !== '') return;
-    const found = await this.#options.ports.find(pid, ips).catch(this.#withoutTools);
-    if (found === undefined) return;
-    const reportedIps = ips.map((ip) => canonicalIp(ip) ?? ip);
-    const ports = await this.#options.ports.list();
-    const current = present(bindings, ports);
-    for (const [other, { index, addresses }] of current) {
-      if (index === found.index) throw new Error(`the port ${found.port} is bound to another pod`);
-      // The runtime has reused the addresses of a pod that terminated.
-      if (addresses.some((address) => reportedIps.includes(address))) current.delete(other);
+  /** Settles all requests that wait. Does not reject. */
+  async #bindWaiting(): Promise<void> {
+    const requests = this.#waiting;
+    this.#waiting = [];
+    try {
+      await this.#bind(requests);
+      for (const { resolve } of requests) resolve();
+    } catch (error) {
+      for (const { reject } of requests) reject(error);
     }
-    current.set(sandboxId, found);
-    await this.#write(current, this.#scriptOf(current, ports));
+  }
+
+  /** Binds the sandboxes of the requests. Rejects each request that fails alone, and throws what all of them failed by. */
+  async #bind(requests: readonly Request[]): Promise<void> {
+    const bindings = await this.#loadBindings();
+    const unbound = requests.filter(({ sandboxId }) => !bindings.has(sandboxId));
+    if (unbound.length === 0) return;
+    const ports = await this.#options.ports.list().catch(this.#withoutTools);
+    if (ports === undefined || ports.size === 0 || (await this.#hostProblem()) !== '') return;
+    const current = present(bindings, ports);
+    for (let at = 0; at < unbound.length; at += PARALLEL) {
+      const some = unbound.slice(at, at + PARALLEL);
+      const found = await Promise.all(some.map((request) => this.#interfaceOf(request, ports)));
+      for (const [index, request] of some.entries()) add(current, request, found[index]);
+    }
+    if (unbound.some(({ sandboxId }) => current.has(sandboxId)))
+      await this.#write(current, this.#scriptOf(current, ports));
+  }
+
+  /** Resolves to `undefined` if the sandbox is at none of the ports. Rejects the request if that cannot be read. */
+  async #interfaceOf(
+    { sandboxId, ips, reject }: Request,
+    ports: ReadonlyMap<number, string>,
+  ): Promise<PodInterface | undefined> {
+    try {
+      const pid = await this.#options.processOf(sandboxId);
+      return pid === 0 ? undefined : await this.#options.ports.find(pid, ips, ports).catch(this.#withoutTools);
+    } catch (error) {
+      reject(error);
+      return undefined;
+    }
   }
 
   async #inspect(): Promise<void> {
@@ -143,6 +183,20 @@ export class AddressBinder {
     onUnbound(problem);
     return problem;
   }
+}
+
+/** Adds the binding of a sandbox that has an interface. Rejects the request if its port belongs to another pod. */
+function add(bindings: Map<string, PodInterface>, { sandboxId, ips, reject }: Request, found?: PodInterface): void {
+  if (found === undefined || bindings.has(sandboxId)) return;
+  if ([...bindings.values()].some(({ index }) => index === found.index)) {
+    reject(new Error(`the port ${found.port} is bound to another pod`));
+    return;
+  }
+  const reported = ips.map((ip) => canonicalIp(ip) ?? ip);
+  // The runtime has reused the addresses of a pod that terminated.
+  for (const [other, { addresses }] of bindings)
+    if (addresses.some((address) => reported.includes(address))) bindings.delete(other);
+  bindings.set(sandboxId, found);
 }
 
 /** Returns the bindings whose port still exists. */

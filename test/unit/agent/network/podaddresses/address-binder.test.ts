@@ -17,16 +17,18 @@ const two: PodInterface = { port: 'veth2', index: 12, mac: '02:00:00:00:00:12', 
 function setUp(pods: Record<string, PodInterface>, strangers: readonly number[] = []) {
   const directory = temporaryFolder();
   const clock = new FakeClock();
-  const host = { pods, strangers, scripts: [] as string[], hasTable: true };
+  const host = { pods, strangers, scripts: [] as string[], hasTable: true, lists: 0, asked: [] as string[] };
   const sandboxes = (): string[] => Object.keys(host.pods);
   const ports: BridgePorts = {
-    list: () =>
-      Promise.resolve(
+    list() {
+      host.lists += 1;
+      return Promise.resolve(
         new Map([
           ...Object.values(host.pods).map(({ index, port }) => [index, port] as const),
           ...host.strangers.map((index) => [index, `veth${index}`] as const),
         ]),
-      ),
+      );
+    },
     find: (pid) => Promise.resolve(Object.values(host.pods)[pid - 1]),
   };
   const newBinder = (): AddressBinder =>
@@ -43,7 +45,10 @@ function setUp(pods: Record<string, PodInterface>, strangers: readonly number[] 
       },
       ports,
       file: () => Promise.resolve(join(directory, 'bindings.json')),
-      processOf: (id) => Promise.resolve(sandboxes().indexOf(id) + 1),
+      processOf(id) {
+        host.asked.push(id);
+        return id === 'broken' ? Promise.reject(new Error('no answer')) : Promise.resolve(sandboxes().indexOf(id) + 1);
+      },
       onUnbound: (problem) => assert.fail(problem),
     });
   /** Runs an inspection of a new process, and returns what it wrote. */
@@ -139,5 +144,28 @@ describe('the agent that binds pods to their addresses', () => {
     host.pods = { a: one, b: { ...two, index: one.index, port: one.port } };
     await assert.rejects(binder.bind('b', ['10.0.0.2']), /bound to another pod/);
     assert.equal(host.scripts.length, 1);
+  });
+
+  it('binds the sandboxes that wait at the same time by one write, of which each fails alone', async () => {
+    const { host, newBinder } = setUp({ a: one, b: two });
+    const binder = newBinder();
+    const results = await Promise.allSettled([
+      binder.bind('a', ['10.0.0.1']),
+      binder.bind('broken', ['10.0.0.9']),
+      binder.bind('b', ['10.0.0.2']),
+      binder.bind('a', ['10.0.0.1']),
+    ]);
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled', 'fulfilled'],
+    );
+    assert.deepEqual(host.scripts, [addressScript('bound', [one, two], [])]);
+    assert.equal(host.lists, 1);
+  });
+
+  it('does not ask the runtime for its processes where no bridge of the agent has a port', async () => {
+    const { host, newBinder } = setUp({});
+    await newBinder().bind('elsewhere', ['10.0.0.1']);
+    assert.deepEqual([host.asked, host.scripts], [[], []]);
   });
 });
