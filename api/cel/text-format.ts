@@ -1,6 +1,6 @@
 /**
  * Formats CEL values for the function `format` of the strings library, as cel-go does in the library version that Kubernetes
- * enables: numbers as in English texts, and values inside of lists and maps as literals.
+ * enables: numbers of `%f` as in English texts, and values inside of lists and maps as literals.
  */
 import { quoteText } from '../meta/quote.ts';
 import { doubleText } from './double-text.ts';

@@ -60,7 +60,7 @@ interface Similar {
   at: number;
 }
 
-/** Records events of the agent and of controllers. */
+/** Records Events of core/v1. */
 export class CoreEventRecorder implements EventRecorder {
   readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;

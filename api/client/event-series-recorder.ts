@@ -22,7 +22,7 @@ interface Series {
   at: number;
 }
 
-/** Records events of the scheduler. */
+/** Records events as series. */
 export class EventSeriesRecorder implements EventRecorder {
   readonly event: EventRecorder['event'];
   readonly #options: EventRecorderOptions;

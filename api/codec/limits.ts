@@ -1,6 +1,6 @@
 /** Limits the size of a decoded text or message in any format: three megabytes of `{},` are a million objects. */
 
-/** The number of map members and list items together. */
+/** The maximum number of map members and list items together. */
 export const MAX_VALUES = 100_000;
 
 /** Returns the message of an exceeded limit. */

@@ -1,4 +1,4 @@
-/** Defines the error of a gRPC call, with the name of its status and the message of the server. */
+/** Defines the error of a gRPC call, with the name of its status. */
 
 /** The status names by their numbers. They are the names of gRPC's Go client. */
 const STATUS_NAMES = [
@@ -29,11 +29,11 @@ const MAX_DETAILS_CHARACTERS = 8192;
 /** Returns the beginning of a server's message. */
 export const boundedDetails = (details: string): string => details.slice(0, MAX_DETAILS_CHARACTERS);
 
-/** A call that failed. `details` is the message of the server, which is bounded. */
+/** A call that failed. */
 export class GrpcError extends Error {
   override readonly name = 'GrpcError';
   readonly status: GrpcStatus;
-  /** The server's message without gRPC's prefix. A long message is truncated. */
+  /** The message without gRPC's prefix. A long message is truncated. */
   readonly details: string;
   constructor(status: GrpcStatus, details: string, options?: ErrorOptions) {
     const bounded = boundedDetails(details);

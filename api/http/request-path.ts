@@ -33,16 +33,16 @@ const remembered = new Map<string, RequestPath>();
 
 /** Parses the path of a request, without its query. Throws `RequestPathError` for an invalid escape and for NUL characters. */
 export function parseRequestPath(raw: string): RequestPath {
-  const known = remembered.get(raw);
-  if (known !== undefined) return known;
+  const cached = remembered.get(raw);
+  if (cached !== undefined) return cached;
   if (raw.length > MAX_REMEMBERED_LENGTH) return parse(raw);
   // A part of a text keeps the whole text in memory, which may have a long query.
-  const own = Buffer.from(raw).toString();
-  if (own !== raw) return parse(raw);
-  const path = parse(own);
+  const copy = Buffer.from(raw).toString();
+  if (copy !== raw) return parse(raw);
+  const path = parse(copy);
   const oldest = remembered.size >= MAX_REMEMBERED ? remembered.keys().next().value : undefined;
   if (oldest !== undefined) remembered.delete(oldest);
-  remembered.set(own, path);
+  remembered.set(copy, path);
   return path;
 }
 

@@ -179,13 +179,13 @@ export function containerListErrors(
 /** Returns the errors of host ports that the containers use twice. */
 function hostPortConflicts(containers: readonly Container[], path: string): FieldError[] {
   const errors: FieldError[] = [];
-  const taken = new Set<string>();
+  const usedPorts = new Set<string>();
   for (const [index, container] of containers.entries()) {
     for (const [at, port] of (container.ports ?? []).entries()) {
       if ((port.hostPort ?? 0) === 0) continue;
       const key = `${port.protocol ?? ''}/${port.hostIP ?? ''}/${port.hostPort}`;
-      if (taken.has(key)) errors.push(duplicate(`${path}[${index}].ports[${at}].hostPort`, key));
-      else taken.add(key);
+      if (usedPorts.has(key)) errors.push(duplicate(`${path}[${index}].ports[${at}].hostPort`, key));
+      else usedPorts.add(key);
     }
   }
   return errors;

@@ -1,7 +1,4 @@
-/**
- * Returns warnings about volumes of a pod that are valid but probably unintended: kinds that are deprecated, claims with
- * fractions of bytes, and files of one volume whose paths overlap.
- */
+/** Returns warnings about volumes of a pod that are valid but probably unintended, such as deprecated kinds. */
 import { milliUnits, parseQuantity } from '../meta/quantity.ts';
 import { quoteText } from '../meta/quote.ts';
 import type { PodSpec, Volume } from './pod-types.ts';

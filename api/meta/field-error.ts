@@ -147,13 +147,13 @@ export function tooMany(field: string, actual: number, max: number): FieldError 
   return new FieldError('FieldValueTooMany', field, actual, why);
 }
 
-/** Lists the supported values sorted and quoted, as kube-apiserver does. */
+/** Creates the error of a value that is not supported. Lists the supported ones sorted, as kube-apiserver does. */
 export function notSupported(field: string, value: unknown, supported: readonly string[]): FieldError {
   const values = [...supported].sort().map(quote).join(', ');
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${values}`);
 }
 
-/** Builds the error of `notSupported` with the supported values in the order of the caller. */
+/** Creates the error of `notSupported` with the supported values in the order of the caller. */
 export function unsupportedValue(field: string, value: unknown, supported: readonly string[]): FieldError {
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${supported.map(quote).join(', ')}`);
 }

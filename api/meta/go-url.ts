@@ -80,13 +80,12 @@ function hostOf(host: string, fail: Fail): string {
 function unescaped(text: string, fail: Fail): string {
   const wrong = /%(?![0-9A-Fa-f]{2}).{0,2}/s.exec(text);
   if (wrong !== null) fail(`invalid URL escape ${quote(wrong[0])}`);
-  const bytes = text.replaceAll(/(?:%[0-9A-Fa-f]{2})+/g, (escapes) =>
+  return text.replaceAll(/(?:%[0-9A-Fa-f]{2})+/g, (escapes) =>
     Buffer.from(escapes.replaceAll('%', ''), 'hex').toString(),
   );
-  return bytes;
 }
 
-/** Keeps a path that is escaped in a valid way, and escapes any other. */
+/** Returns the path with everything escaped that must be. Fails for an invalid escape. */
 function escapedPath(path: string, fail: Fail): string {
   const plain = unescaped(path, fail);
   if (/^[A-Za-z0-9\-._~!$&'()*+,;=:@[\]%/]*$/.test(path)) return path;

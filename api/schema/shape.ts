@@ -1,6 +1,6 @@
 /**
  * Gives objects of servers and files the shape that their readers rely on: the types of the schema, texts that are quantities
- * and times where it has those, and a list or a map wherever a kind always has one.
+ * and times where it has those, and empty lists and maps instead of nulls.
  */
 import { setMember } from '../meta/own-member.ts';
 import { apiVersionOf, type JsonObject, type JsonValue, type KubeObject } from '../meta/object.ts';

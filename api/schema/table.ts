@@ -145,7 +145,7 @@ class BuiltinSchema implements Schema {
   }
 }
 
-/** Returns the Go type of the items of `[]T` or of the values of `map[K]T`. They are in no other part of the table. */
+/** Returns the Go type of the items of `[]T` or of the values of `map[K]T`. */
 function inner(goName = ''): string | undefined {
   return /^(?:map)?\[[\w.]*\](.+)$/.exec(goName)?.[1];
 }

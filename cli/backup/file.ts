@@ -49,7 +49,7 @@ export async function writeArchive(file: string, { directory, storage, scratch }
   }
 }
 
-/** Restores the archive into memory, which verifies that it can be restored. */
+/** Restores the archive as a trial. Rejects with `CommandError` if it cannot be restored. */
 export async function verifyArchive(file: string, scratch: string): Promise<TrialRestore> {
   const trial = await mkdtemp(join(scratch, 'trial-'));
   try {

@@ -27,10 +27,7 @@ export interface OwnEtcd {
   readonly urls: readonly string[];
 }
 
-/**
- * Finds the etcd of a control plane, and returns `undefined` if it runs none. Throws an `EtcdError` if the etcd does not
- * answer.
- */
+/** Finds the etcd of a control plane as `findOwnEtcd` does, with the rights of this process. */
 async function ownEtcdOf(dataDirectory: string): Promise<OwnEtcd | undefined> {
   const paths = etcdPaths(resolve(dataDirectory));
   const [record, tls] = await Promise.all([readMember(paths), readEtcdClient(paths)]);
@@ -48,7 +45,7 @@ export function findOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEt
   return withRightsOfOwner(dataDirectory, io, () => ownEtcdOf(dataDirectory));
 }
 
-/** Finds the etcd that the control plane runs. Throws a `CommandError` if the control plane uses another storage. */
+/** Finds the etcd as `findOwnEtcd` does. Rejects with `CommandError` if the control plane runs none. */
 export async function requireOwnEtcd(dataDirectory: string, io: CommandIo): Promise<OwnEtcd> {
   const etcd = await findOwnEtcd(dataDirectory, io);
   if (etcd !== undefined) return etcd;

@@ -116,8 +116,8 @@ async function promoteRunning(
 }
 
 /**
- * Promotes a copy that no process has open. Throws unless `force` or `dryRun` is set, because the other control plane cannot be
- * asked to stop.
+ * Promotes a copy that no process has open, or prints what would be lost. Promoting needs `force`, because the other control
+ * plane cannot be asked to stop.
  */
 async function promoteStopped(
   directory: string,

@@ -21,7 +21,7 @@ export async function endPods(pid: number, rootDirectory: string, timeoutMs: num
 
 /**
  * Stops a process without its pods. Resolves to the systemd unit of the process, if there is one. Rejects with `CommandError`
- * if the process does not stop in time.
+ * if the process does not stop.
  */
 export async function endProcess(pid: number, timeoutMs: number): Promise<string | undefined> {
   const unit = unitOf(pid, systemdHost);

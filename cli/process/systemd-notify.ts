@@ -31,7 +31,7 @@ function notify(state: string): void {
   child.unref();
 }
 
-/** Reports to systemd that the service is ready. Does nothing without systemd. */
+/** Reports to systemd that the service is ready and, for the watchdog of its unit, that it is alive from now on. */
 export function notifyReady(): void {
   notify('READY=1');
   const watchdogMs = Number(service.WATCHDOG_USEC ?? 0) / 1000;

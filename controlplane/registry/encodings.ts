@@ -1,7 +1,7 @@
 /**
  * Provides the encodings of an entry other than its plain JSON: rows of a Table, metadata only, protobuf, YAML.
  *
- * Each encoding of an entry is computed once and kept as long as the entry, so that lists splice finished bytes.
+ * The encodings of list items are kept as long as the entry, so that lists splice finished bytes.
  */
 import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';

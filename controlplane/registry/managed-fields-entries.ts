@@ -73,7 +73,7 @@ function compareOwners(a: Owner, b: Owner): number {
 
 const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Returns the entries of appliers first, and sorts them by time. Returns `undefined` if there are no owners. */
+/** Returns the entries, those of appliers first. Returns `undefined` if there are no owners. */
 export function writeOwners(owners: Owners): ManagedFieldsEntry[] | undefined {
   if (owners.size === 0) return undefined;
   return [...owners.values()].sort(compareOwners).map((owner) => ({

@@ -67,7 +67,7 @@ function partsOf(key: string): string[] {
   return tokens[0] === 'v1' ? ['', ...tokens] : tokens;
 }
 
-/** Returns whether a row of the table is served. Other rows (custom resources, metrics) are always served. */
+/** Returns the predicate of served rows. It is true for rows that the table lacks, such as those of custom resources. */
 export function servedResources(pairs: Pairs): (info: ResourceInfo) => boolean {
   const off = new Set<string>();
   const isOn = (key: string): boolean => TRUE.has(pairs[key] ?? '');

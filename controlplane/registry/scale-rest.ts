@@ -27,7 +27,7 @@ interface Target {
   readonly name: string;
 }
 
-/** Writes a Scale by writing its workload. Only the replicas change. */
+/** Writes a Scale by writing its workload. */
 class ScaleWrites {
   readonly #version: ServedVersion;
   readonly #shape: ScaleView;

@@ -4,7 +4,7 @@
  * Functions get objects in the stored version, already decoded and defaulted by the schema table. Those of a custom resource
  * that a webhook converts are in the version of the request. `applyDefaults`, `reserve`, `canonicalise`, `markTerminating`,
  * `gracePeriodSeconds` and those that prepare may modify `object`. `old` is shared with the cache and is never modified.
- * Validation returns all errors and never throws. The comment of a member describes the default for kinds that omit it.
+ * Validation returns its errors and does not throw them. The comment of a member describes the default for kinds that omit it.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';

@@ -1,7 +1,4 @@
-/**
- * Serves a version of a resource. It converts stored objects to the version on reads, and objects from clients to the stored
- * version on writes.
- */
+/** Converts objects between a served version of a resource and the stored one, for reads, writes and watches. */
 import { errorMessage } from '../../api/meta/error-message.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
@@ -53,8 +50,8 @@ export class VersionCodec {
     if (conversion === undefined) return stored;
     let served = this.#served.get(stored);
     if (served === undefined) {
-      const same = conversion.isServed?.(stored.object) === true;
-      served = same ? stored : unstoredEntry(conversion.fromStored(cloneJson(stored.object)));
+      const isServed = conversion.isServed?.(stored.object) === true;
+      served = isServed ? stored : unstoredEntry(conversion.fromStored(cloneJson(stored.object)));
       this.#served.set(stored, served);
     }
     return served;
@@ -96,8 +93,8 @@ export class VersionCodec {
   }
 
   /**
-   * Returns which entries match if the cache cannot select them, because a webhook may convert what the selectors name. Throws
-   * a 400 for a field that it cannot select by.
+   * Returns the filter for the entries of a list, or `undefined` if the cache can select them: a webhook may convert what the
+   * selectors name. Throws a 400 for a field that it cannot select by.
    */
   matcher(options: Pick<ListOptions, 'labelSelector' | 'fieldSelector'>): Matches | undefined {
     const { conversion, store } = this.#version;
@@ -191,7 +188,7 @@ export class VersionCodec {
     return stored;
   }
 
-  /** Returns the object of a request as the served version shows it after the write, whose fields its manager owns. */
+  /** Returns the object of a request as the served version shows it after the write. */
   asServed(object: KubeObject): KubeObject {
     const { conversion } = this.#version;
     return conversion?.isLossy === true ? conversion.fromStored(conversion.toStored(cloneJson(object))) : object;

@@ -216,8 +216,8 @@ function removeItems(type: ListType, items: readonly JsonValue[], removed: Field
   for (const item of items) {
     const below = removed.children?.get(itemElement(type, item));
     if (below?.owned === true) continue;
-    const left = below === undefined ? item : removePaths(type.items, item, below);
-    if (left !== undefined) remaining.push(left);
+    const remainder = below === undefined ? item : removePaths(type.items, item, below);
+    if (remainder !== undefined) remaining.push(remainder);
   }
   return remaining;
 }
@@ -232,9 +232,9 @@ function removeMembers(
     if (member === undefined) continue;
     const below = removed.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
-    const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
+    const remainder = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
     // A removed member whose name remains becomes null, because its owner still owns it.
-    setMember(remaining, name, left ?? null);
+    setMember(remaining, name, remainder ?? null);
   }
   return remaining;
 }

@@ -43,7 +43,8 @@ export interface NodeServicesOptions {
 }
 
 /**
- * Creates what the nodes need to provide services, names and network policies. Rejects with the first error of the API.
+ * Creates what the nodes need to provide services, names and network policies, or ends the enforcement of policies. Rejects
+ * with the first error of the API.
  */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;

@@ -39,7 +39,10 @@ export interface Schedule {
 /** The number of missed times after which no more are counted. */
 export const MAX_MISSED = 100;
 
-/** Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. */
+/**
+ * Returns the newest time after `sinceMs` that is due, and how many there are, as far as they are counted. If `@every` has
+ * missed more than are counted, the time is one of the last.
+ */
 export function dueTime(
   schedule: Schedule,
   { sinceMs, nowMs }: { readonly sinceMs: number; readonly nowMs: number },

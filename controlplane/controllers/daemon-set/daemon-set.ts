@@ -1,7 +1,4 @@
-/**
- * Implements daemon sets: keeps one pod on each eligible node, and replaces it when the template changes. `daemon-set-core.ts`
- * decides.
- */
+/** Implements daemon sets: keeps a pod on each eligible node. `daemon-set-core.ts` decides. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';

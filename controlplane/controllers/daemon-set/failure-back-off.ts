@@ -28,7 +28,7 @@ export class FailureBackOff {
     return Math.max(0, entry.atMs + backoffDelay(entry.failures, RANGE) - this.#clock.monotonic());
   }
 
-  /** Counts another failure of the key, which doubles its delay. */
+  /** Counts another failure of the key. */
   recordFailure(key: string): void {
     const failures = (this.#current(key)?.failures ?? 0) + 1;
     // The oldest entries come first.

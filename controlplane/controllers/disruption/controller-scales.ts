@@ -82,8 +82,8 @@ export function controllerScales(
 }
 
 /**
- * Returns the sum of the replicas of all controllers of the pods. Pods without a controller do not count. Throws if one is
- * unknown.
+ * Resolves to the sum of the replicas of all controllers of the pods. Pods without a controller do not count. Rejects if a
+ * controller does not exist or has no scale.
  */
 export async function totalScale(members: readonly Pod[], scaleOf: ScaleOf): Promise<number> {
   const scales = new Map<string, number>();

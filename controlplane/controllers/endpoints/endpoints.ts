@@ -72,10 +72,10 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
 function addressEntry(service: Service, pod: Pod, ip: string): Address {
   const nodeName = pod.spec?.nodeName ?? '';
   const hostname = pod.spec?.hostname ?? '';
-  const named = hostname !== '' && pod.spec?.subdomain === service.metadata.name;
+  const isNamed = hostname !== '' && pod.spec?.subdomain === service.metadata.name;
   return {
     ip,
-    ...(named ? { hostname } : {}),
+    ...(isNamed ? { hostname } : {}),
     ...(nodeName === '' ? {} : { nodeName }),
     targetRef: referenceToPod(pod),
   };

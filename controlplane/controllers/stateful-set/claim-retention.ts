@@ -21,16 +21,16 @@ export function wantedOwners(
   const { whenDeleted = 'Retain', whenScaled = 'Retain' } = set.spec?.persistentVolumeClaimRetentionPolicy ?? {};
   const before = claim.metadata.ownerReferences ?? [];
   const references = [controllerReference(set, statefulSets), controllerReference(member.pod, pods)] as const;
-  const ours = before.filter((one) => references.some((reference) => hasSameName(one, reference)));
-  if (!ours.every(({ uid }) => references.some((reference) => reference.uid === uid))) return undefined;
-  const others = before.filter((one) => !ours.includes(one));
+  const sameNamed = before.filter((one) => references.some((reference) => hasSameName(one, reference)));
+  if (!sameNamed.every(({ uid }) => references.some((reference) => reference.uid === uid))) return undefined;
+  const others = before.filter((one) => !sameNamed.includes(one));
   const wanted: OwnerReference[] = [];
   if (!isMember(set, member.ordinal) && whenScaled === 'Delete') wanted.push(references[1]);
   else if (whenDeleted === 'Delete') wanted.push(references[0]);
   if (others.some(({ controller }) => controller === true)) wanted.length = 0;
   const isSame =
-    ours.length === wanted.length &&
-    wanted.every(({ uid }) => ours.some((one) => one.uid === uid && one.controller === true));
+    sameNamed.length === wanted.length &&
+    wanted.every(({ uid }) => sameNamed.some((one) => one.uid === uid && one.controller === true));
   return isSame ? undefined : [...others, ...wanted];
 }
 

@@ -1,7 +1,4 @@
-/**
- * Implements stateful sets: creates, updates and deletes pods with stable names and volumes in order. `stateful-set-core.ts`
- * decides.
- */
+/** Implements stateful sets, whose pods have stable names and volumes. `stateful-set-core.ts` decides. */
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';

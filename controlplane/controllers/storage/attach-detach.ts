@@ -1,7 +1,4 @@
-/**
- * Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when the last pod is gone and the node has
- * unmounted them.
- */
+/** Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when no pod there needs them. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { referenceTo } from '../../../api/client/event-recorder.ts';
 import type { Node, PersistentVolumeClaim, Pod, VolumeAttachment } from '../../../api/kinds/kinds.ts';

@@ -18,7 +18,7 @@ export interface VersionSchema {
  * those that were added later.
  */
 export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
-  const same = stored.name === served.name;
+  const isSame = stored.name === served.name;
   const fitted = (object: KubeObject, { name, schema }: VersionSchema): KubeObject => {
     const fit = prune(object as unknown as JsonObject, schema).value as unknown as KubeObject;
     fit.apiVersion = apiVersionOf({ group, version: name });
@@ -27,7 +27,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
   const written = new WeakMap<KubeObject, KubeObject>();
   return {
     toStored(object) {
-      if (same) return object;
+      if (isSame) return object;
       const { value, unknown } = prune(object as unknown as JsonObject, stored.schema);
       const fit = Object.assign(value as unknown as KubeObject, {
         apiVersion: apiVersionOf({ group, version: stored.name }),
@@ -43,7 +43,7 @@ export function renamingConversion(group: string, stored: VersionSchema, served:
       return fitted(object, served);
     },
     isServed: (object) =>
-      same &&
+      isSame &&
       object.apiVersion === apiVersionOf({ group, version: stored.name }) &&
       conforms(object as unknown as JsonObject, stored.schema),
   };

@@ -38,7 +38,7 @@ export interface Place {
   readonly insideMetadata?: boolean;
 }
 
-/** Whether the value of a keyword is a map that counts as absent because it is empty. Maps of `dependencies` do not. */
+/** Whether the value of a keyword is a map that counts as absent because it is empty. */
 function isEmptyMap(name: string, schema: JsonSchema): boolean {
   if (name !== 'patternProperties' && name !== 'definitions') return false;
   const value = (schema as Readonly<Record<string, unknown>>)[name];

@@ -1,7 +1,4 @@
-/**
- * Defines the strategies of webhook configurations, admission policies and their bindings. `admission/` applies the stored
- * objects.
- */
+/** Defines the strategies of webhook configurations, admission policies and their bindings. */
 import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { required, type FieldError } from '../../../../api/meta/field-error.ts';

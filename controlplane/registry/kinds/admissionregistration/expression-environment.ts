@@ -49,7 +49,7 @@ function environmentOf(question: ExpressionQuestion): CelEnvironment {
   return patches ? { variables, ...PATCH_DECLARATIONS } : { variables };
 }
 
-/** The types of the first variables of an object, by name. */
+/** The types of those variables of a policy that were compiled so far, by name. */
 interface TypedVariables {
   readonly types: Map<string, { readonly at: number; readonly type: CelType }>;
   count: number;

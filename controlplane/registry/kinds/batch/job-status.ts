@@ -208,7 +208,7 @@ function criteriaErrors(job: Job, now: View): FieldError[] {
 const isSuspended = ({ status }: View, value: string): boolean =>
   (status.conditions ?? []).some((condition) => condition.type === 'Suspended' && condition.status === value);
 
-/** Refuses to revoke a terminal condition and to decrease a counter. */
+/** Refuses transitions that no job may make, such as revoking a terminal condition. */
 function transitionErrors(job: Job, now: View, before: View): FieldError[] {
   const errors: FieldError[] = [];
   const terminal = [

@@ -1,5 +1,6 @@
 /**
- * Binds a pod to a node. The registry serves the binding as the resource `bindings` and as the subresource `binding` of pods.
+ * Binds a pod to a node, by the resource `bindings` or the subresource `binding` of pods, and provides what the actions on pods
+ * share.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Binding } from '@kubernetes/client-node';

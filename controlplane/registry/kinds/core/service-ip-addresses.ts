@@ -1,7 +1,4 @@
-/**
- * Writes the IPAddress objects of services. Each cluster address has one, which is created and removed in the transaction of
- * the service.
- */
+/** Writes the IPAddress objects of services, one for each cluster address, in the transaction that changes the service. */
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { canonicalIp, parseIp } from '../../../../api/meta/ip-addresses.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
