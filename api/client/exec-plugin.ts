@@ -1,6 +1,6 @@
 /**
- * Gets credentials from an external command (client.authentication.k8s.io). It runs again only when the credentials have
- * expired or the server answered 401.
+ * Gets credentials from an external command (client.authentication.k8s.io), and keeps them until they expire or the server
+ * refuses them.
  */
 import { stringifyJson } from '../codec/json.ts';
 import { dirname, isAbsolute, resolve } from 'node:path';

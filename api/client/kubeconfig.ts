@@ -93,7 +93,7 @@ export interface LoadedKubeconfig {
 
 /**
  * Loads `path`, or else KUBECONFIG, or else `~/.kube/config`. Missing files of a KUBECONFIG list are skipped, unless all are
- * missing. Throws `KubeconfigError` if no file exists, and for a file that cannot be read or is not a kubeconfig.
+ * missing. Rejects with `KubeconfigError` if no file exists, and for a file that cannot be read or is not a kubeconfig.
  */
 export async function loadKubeconfig(
   path?: string,
@@ -187,7 +187,7 @@ interface AccessOptions {
 }
 
 /**
- * Resolves to the server and the credentials of a context, by default of the current one. Throws `KubeconfigError` if the
+ * Resolves to the server and the credentials of a context, by default of the current one. Rejects with `KubeconfigError` if the
  * kubeconfig lacks one of them or has one that cannot be used, and an `Error` for a wrong exec plugin. Files of tokens, and
  * pairs of files of certificates and keys, are read with the first request.
  */
@@ -233,7 +233,7 @@ export async function serverAccess(config: LoadedKubeconfig, options: AccessOpti
   };
 }
 
-/** Returns the credentials of a user, for any server. Throws for an unknown user. */
+/** Resolves to the credentials of a user, for any server. Rejects for an unknown user. */
 export async function userCredentials(
   config: LoadedKubeconfig,
   name: string,
@@ -379,8 +379,8 @@ export function newKubeconfig(options: {
 }
 
 /**
- * Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it. Throws
- * `KubeconfigError` if it cannot be written.
+ * Writes a kubeconfig. Readers see either the complete old file or the complete new one, and only the owner can read it.
+ * Rejects with `KubeconfigError` if it cannot be written.
  */
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');

@@ -169,7 +169,7 @@ class Reflector {
     }
   }
 
-  /** Follows the changes with one watch until it ends. Throws if it ends at once without an event. */
+  /** Follows the changes with one watch until it ends. Rejects if it ends at once without an event. */
   async #follow(resourceVersion: string, signal: AbortSignal): Promise<void> {
     const { client, resource, clock } = this.#options;
     const started = clock.monotonic();

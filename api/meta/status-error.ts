@@ -248,8 +248,8 @@ export const isResourceVersionTooLarge = (error: unknown): boolean =>
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');
 
 /**
- * Waits for a request. Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Throws other
- * errors.
+ * Waits for a request. Resolves to `undefined` if the request fails with an error that one of `expected` accepts. Rejects with
+ * other errors.
  */
 export async function tolerate<T>(
   request: Promise<T>,

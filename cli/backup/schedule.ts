@@ -76,7 +76,7 @@ const DRAFT = /^orchlet-\d{8}T\d{6}Z\.tgz\.[0-9a-f]{8}\.part$/;
 /** The time after which a backup that still runs is killed. Older drafts belong to no running backup. */
 const MAX_BACKUP_MS = 30 * 60_000;
 
-/** Throws if the schedule or the place in S3 is invalid. */
+/** Rejects if the schedule or the place in S3 is invalid. */
 export async function checkBackupSchedule(options: BackupScheduleOptions): Promise<void> {
   const { schedule } = options;
   if (schedule === '') return;

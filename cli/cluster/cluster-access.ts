@@ -57,7 +57,7 @@ export async function withKubeconfig<T>(
 }
 
 /**
- * Runs `work` with a client of the cluster of the kubeconfig that a control plane wrote to its data directory. Throws a
+ * Runs `work` with a client of the cluster of the kubeconfig that a control plane wrote to its data directory. Rejects with
  * `CommandError` if the file names programs or other files: root may use the directory of another user, who could let root
  * execute a program or send a file to a server.
  */

@@ -76,8 +76,8 @@ export interface EmbeddedEtcd {
 export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-${tokenId}`;
 
 /**
- * Reads the files of a control plane. Files that flags name are read with the rights of the caller. Throws a `CommandError` if
- * a file of the PKI is missing, and while its CA is being rotated.
+ * Reads the files of a control plane. Files that flags name are read with the rights of the caller. Rejects with `CommandError`
+ * if a file of the PKI is missing, and while its CA is being rotated.
  */
 export async function readBundle(
   dataDirectory: string,

@@ -82,7 +82,10 @@ export interface BundlePlace {
   readonly token: string;
 }
 
-/** Reads the bundle of a token, and decrypts it. Throws a `CommandError` if the token may not read one, or the key is wrong. */
+/**
+ * Reads the bundle of a token, and decrypts it. Rejects with a `CommandError` if the token may not read one, or the key is
+ * wrong.
+ */
 export async function fetchBundle({ url, ca, tokenId, token }: BundlePlace, key: string): Promise<BundleFiles> {
   const credentials = fixedCredentials({ authorization: `Bearer ${token}` });
   const client = new HttpClient({ server: url, ca, credentials, clock: systemClock });

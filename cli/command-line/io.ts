@@ -13,7 +13,7 @@ export interface CommandIo {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Whether the input is a terminal, so that questions can be answered. */
   readonly isInteractive: boolean;
-  /** Reads the standard input to its end. Throws a `PlainError` beyond 64 KiB. */
+  /** Reads the standard input to its end. Rejects with a `PlainError` beyond 64 KiB. */
   readInput(): Promise<string>;
   /** How this program is started, in front of the words of a command. */
   readonly ownProgram: readonly [string, ...string[]];

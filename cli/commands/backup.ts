@@ -167,7 +167,7 @@ function refuseCopy(directory: string): void {
 
 const randomName = (): string => randomBytes(4).toString('hex');
 
-/** Throws if the file is a directory, or if its parent is not one. */
+/** Rejects if the file is a directory, or if its parent is not one. */
 async function checkTarget(file: string): Promise<void> {
   if ((await statOf(dirname(file)))?.isDirectory() !== true)
     throw new CommandError(`${dirname(file)} is not a directory: create it first, or name another file`);
@@ -265,7 +265,9 @@ interface WantedRestore {
   readonly etcd: { readonly layout: EtcdLayout; readonly countsUp: boolean } | undefined;
 }
 
-/** Replaces the data by the backup. Throws if the control plane runs, and changes nothing if the archive cannot be restored. */
+/**
+ * Replaces the data by the backup. Rejects if the control plane runs, and changes nothing if the archive cannot be restored.
+ */
 async function restoreTo(
   directory: string,
   { file, download, etcd }: WantedRestore,

@@ -264,8 +264,8 @@ interface JoinValues extends JoinSecrets {
 }
 
 /**
- * Returns the token and the certificate key of the flags or of the file. Warns if the certificate key is in the flags. Throws a
- * `UsageError` if a file is given beside one of these flags.
+ * Returns the token and the certificate key of the flags or of the file. Warns if the certificate key is in the flags. Rejects
+ * with a `UsageError` if a file is given beside one of these flags.
  */
 async function secretsOf({ token, tokenFile, certificateKey }: JoinValues, io: CommandIo): Promise<JoinSecrets> {
   if (certificateKey !== '')

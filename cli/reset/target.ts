@@ -64,8 +64,8 @@ export async function resetTarget(options: {
 }
 
 /**
- * Throws `CommandError` if another user owns the path. What that user recorded could name files of others, which root would
- * then remove.
+ * Rejects with `CommandError` if another user owns the path. What that user recorded could name files of others, which root
+ * would then remove.
  */
 async function refuseOthers(path: string): Promise<void> {
   const found = await lstat(path).catch(() => undefined);

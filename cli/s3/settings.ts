@@ -54,8 +54,8 @@ const firstOf = (...values: readonly (string | undefined)[]): string | undefined
   values.find((value) => value !== undefined && value !== '');
 
 /**
- * Collects the settings from flags and environment variables. Throws `CommandError` where something is missing or cannot be
- * read.
+ * Collects the settings from flags and environment variables. Rejects with `CommandError` where something is missing or cannot
+ * be read.
  */
 export async function s3Settings(bucket: string, flags: S3Flags, env: Environment): Promise<S3Settings> {
   const region = firstOf(flags.region, env['AWS_REGION'], env['AWS_DEFAULT_REGION']) ?? 'us-east-1';

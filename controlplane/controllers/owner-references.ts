@@ -113,7 +113,7 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
   return claimed;
 }
 
-/** Throws if the API server no longer has the owner or is deleting it, which the informer may not show yet. */
+/** Rejects if the API server no longer has the owner or is deleting it, which the informer may not show yet. */
 async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   client,
   owner,

@@ -8,7 +8,7 @@ import type { JsonObject } from '../../meta/object.ts';
 
 /** A node of the tree; the root is the set. */
 export interface FieldSet {
-  /** Whether the path of this node is in the set. It is always false at the root. */
+  /** Whether the path of this node is in the set. It is false at the root of the set of an object. */
   readonly owned: boolean;
   readonly children: ReadonlyMap<string, FieldSet> | undefined;
   /** The wire form, if the set was made of it. */

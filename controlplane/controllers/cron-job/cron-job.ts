@@ -1,7 +1,4 @@
-/**
- * Implements cron jobs: creates a job for each time of the schedule, and for the last missed time, as the concurrency policy
- * allows.
- */
+/** Implements cron jobs: creates jobs at the times of the schedule. */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isAlreadyExists, isNotFound, tolerate } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';

@@ -26,7 +26,7 @@ interface Expectation {
 
 /**
  * Computes how many pods a budget expects, and how many of them must be healthy. `scale` returns the number of replicas that
- * the controllers of the pods want in total. Throws if that is unknown or the budget's percentage is invalid.
+ * the controllers of the pods want in total. Rejects if that is unknown or the budget's percentage is invalid.
  */
 export async function computeExpectation(
   budget: PodDisruptionBudget,

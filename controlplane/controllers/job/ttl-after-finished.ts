@@ -30,9 +30,9 @@ export const runTtlAfterFinished: RunController = (environment, signal) => {
       const expiry = job === undefined || job.metadata.deletionTimestamp !== undefined ? undefined : expiryOf(job);
       if (job === undefined || expiry === undefined) return;
       if (expiry > clock.now()) return loop.queue.addAfter(key, expiry - clock.now());
-      const fresh = await client.get(jobs, namespace, name);
-      if ((expiryOf(fresh) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
-      const { uid } = fresh.metadata;
+      const current = await client.get(jobs, namespace, name);
+      if ((expiryOf(current) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
+      const { uid } = current.metadata;
       await tolerate(
         client.delete(jobs, namespace, name, {
           propagationPolicy: 'Foreground',

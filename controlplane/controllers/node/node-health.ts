@@ -26,7 +26,7 @@ const CONDITION_TAINTS: Readonly<Record<string, Readonly<Record<string, string>>
   NetworkUnavailable: { True: NETWORK_UNAVAILABLE_TAINT },
   PIDPressure: { True: PID_PRESSURE_TAINT },
 };
-const OURS = new Set([
+const MANAGED_TAINTS = new Set([
   ...Object.values(CONDITION_TAINTS).flatMap((taints) => Object.values(taints)),
   UNSCHEDULABLE_TAINT,
 ]);
@@ -82,7 +82,7 @@ export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; 
   }
   if (node.spec?.unschedulable === true) keys.add(UNSCHEDULABLE_TAINT);
   for (const taint of current) {
-    if (!OURS.has(taint.key)) wanted.push(taint);
+    if (!MANAGED_TAINTS.has(taint.key)) wanted.push(taint);
     else if (taint.effect === 'NoSchedule' && keys.has(taint.key)) wanted.push(taint);
     else if (taint.effect !== 'NoSchedule' && taint.effect !== 'NoExecute') wanted.push(taint);
     else if (taint.effect === 'NoExecute' && options.mayEvict && keys.has(taint.key)) wanted.push(taint);

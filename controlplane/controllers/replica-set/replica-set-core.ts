@@ -106,8 +106,8 @@ export function nextAvailabilityMs(pods: readonly Pod[], minReadySeconds: number
   for (const pod of pods) {
     if (!isPodActive(pod) || !isPodReady(pod) || isPodAvailable(pod, minReadySeconds, nowMs)) continue;
     const ready = pod.status?.conditions?.find((condition) => condition.type === 'Ready');
-    const left = Date.parse(ready?.lastTransitionTime ?? '') + minReadySeconds * 1000 - nowMs;
-    if (Number.isFinite(left) && (next === undefined || left < next)) next = left;
+    const waitMs = Date.parse(ready?.lastTransitionTime ?? '') + minReadySeconds * 1000 - nowMs;
+    if (Number.isFinite(waitMs) && (next === undefined || waitMs < next)) next = waitMs;
   }
   return next;
 }

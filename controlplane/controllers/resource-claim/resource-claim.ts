@@ -180,7 +180,7 @@ class ResourceClaimController {
   }
 
   /**
-   * Whether a pod with a reservation may still use the claim. A pod that the informer lacks is read from the API. Throws for a
+   * Whether a pod with a reservation may still use the claim. A pod that the informer lacks is read from the API. Rejects for a
    * reservation that is not for a pod.
    */
   async #isNeeded(

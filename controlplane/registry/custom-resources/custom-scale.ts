@@ -73,7 +73,7 @@ function setAt(object: JsonObject, path: string, value: JsonValue): void {
 }
 
 /**
- * Validates on every write that replicas are integers from 0 to the largest int32, and that the selector is a text. With
+ * Validates that replicas are integers from 0 to the largest int32, and that the selector is a text. With
  * `statusOnly`, the desired replicas are not validated. The messages are those of kube-apiserver's accessors.
  */
 export function validateScaleFields(

@@ -84,8 +84,8 @@ export class NodePortRange {
   }
 
   /**
-   * Returns the operation that takes and frees ports in the stored RangeAllocation. Throws `occupied` if a port that is to be
-   * taken is allocated there, or a stored service has it.
+   * Returns the operation that takes and frees ports in the stored RangeAllocation. Rejects with `occupied` if a port that is
+   * to be taken is allocated there, or a stored service has it.
    */
   async #operation({
     taken,

@@ -179,7 +179,7 @@ export class ServiceAllocator {
   #nextPort(releases: (() => void)[]): number {
     const { from, to } = this.#options.nodePorts;
     const size = to - from + 1;
-    // As in kube-apiserver, a 32nd of the range, but 16 to 128 ports, is left to clients that request a port.
+    // As in kube-apiserver, a 32nd of the range, but 16 to 128 ports, comes last: clients request its ports.
     const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 32)), 128);
     for (const index of upperFirst(size, reserved)) {
       const port = from + index;

@@ -78,7 +78,7 @@ export class ServiceRanges {
   takeNext(family: string): string | undefined {
     for (const { cidr } of this.#usable(family)) {
       const size = assignable(cidr);
-      // As in kube-apiserver, a 16th of the range, but 16 to 256 addresses, is left to clients that request an address.
+      // As in kube-apiserver, a 16th of the range, but 16 to 256 addresses, comes last: clients request its addresses.
       const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 16)), 256);
       for (const index of upperFirst(size, reserved)) {
         const address = cidrAddress(cidr, 1 + index);
