@@ -58,6 +58,8 @@ export interface ControlPlane {
   /** A client of the administrator in this process, without the network. */
   readonly client: Client;
   readonly metrics: MetricsRegistry;
+  /** Resolves when the modules of controllers and scheduler, which load while the first requests are served, are loaded. */
+  readonly loaded: Promise<void>;
   /** Checks the certificates now and renews those that expire soon. Resolves to whether a certificate was issued. */
   checkCertificates(): Promise<boolean>;
   close(): Promise<void>;
@@ -150,7 +152,7 @@ async function start(options: StartOptions, { opened, close, isClosing }: Lifeti
   const readers = { ...stores, ...openReaders(setting, stores) };
   const secured = { ...readers, ...(await buildSecurity(readers)) };
   const admitting = { ...secured, ...(await buildAdmission(secured)) };
-  const { url, port, kubeconfig, kubeconfigPath } = await serve(admitting);
+  const { url, port, kubeconfig, kubeconfigPath, loaded } = await serve(admitting);
   const isMemory = storageBackendOf(flags) === 'memory';
   logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'The control plane is ready');
   const { pki } = secured.security;
@@ -161,6 +163,7 @@ async function start(options: StartOptions, { opened, close, isClosing }: Lifeti
     kubeconfig,
     client: secured.clients.as('kubernetes-admin', { groups: [MASTERS_GROUP] }),
     metrics: setting.metrics,
+    loaded,
     checkCertificates: () => pki.check(),
     close,
   };

@@ -1,5 +1,6 @@
 /** Runs the process of `orchlet controlplane`: a control plane, as a standby first if it is one, and its scheduled backups. */
 import { createLogger } from '../../api/component/logging.ts';
+import { background } from '../../api/machinery/background.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startPrepared } from '../../controlplane/main.ts';
 import type { ControlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
@@ -35,7 +36,7 @@ export async function runControlPlane(flags: ControlPlaneFlags, preparation: Pre
     renewOnHangup(plane, logger);
     backups = await scheduleBackups(backupsWanted, logger);
     notifyReady();
-    optimizeRequests(systemClock);
+    background(plane.loaded.then(optimizeRequests), { logger, what: 'Setting the flags of V8' });
     settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, failure.happened]);
     if (ended instanceof Error) return failure.exitCode;

@@ -6,6 +6,7 @@ import type { Agent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { flag, type FlagValues, parseFlags, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
+import { background } from '../../api/machinery/background.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
@@ -191,7 +192,7 @@ export const up: Command = {
         });
       }
       notifyReady();
-      optimizeRequests(systemClock);
+      background(plane.loaded.then(optimizeRequests), { logger, what: 'Setting the flags of V8' });
       settleMemory(systemClock);
       const ended = await Promise.race([shutdown.asked, failure.happened]);
       if (ended instanceof Error) return failure.exitCode;

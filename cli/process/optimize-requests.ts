@@ -4,19 +4,14 @@
  */
 import { flushCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
-import type { Clock } from '../../api/machinery/clock.ts';
-
-/** The time after the start in which the controllers and the scheduler are loaded. */
-const LOADED_AFTER_MS = 2_000;
 
 /**
- * Sets the number of calls after which V8 optimizes a function, some time after the start. The compile cache is written before,
- * because V8 accepts compiled modules only under the flags under which they were written, and the next start loads them
- * under the default flags.
+ * Sets the number of calls after which V8 optimizes a function. It is called when all modules of the start are loaded, and
+ * before requests have made functions hot, because V8 keeps the former number for functions whose calls it counts already. The
+ * compile cache is written before, because V8 accepts compiled modules only under the flags under which they were written, and
+ * the next start loads them under the default flags.
  */
-export function optimizeRequests(clock: Clock): void {
-  clock.after(LOADED_AFTER_MS, () => {
-    flushCompileCache();
-    setFlagsFromString('--invocation-count-for-turbofan=1000');
-  });
+export function optimizeRequests(): void {
+  flushCompileCache();
+  setFlagsFromString('--invocation-count-for-turbofan=300');
 }

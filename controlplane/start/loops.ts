@@ -40,13 +40,14 @@ function groupsOf(user: string): string[] {
 
 /**
  * Starts the loops. `port` is where the server listens. Resolves when the address and the authentication of the API are
- * published, or the disk is found to be full. Rejects if they cannot be published for another reason.
+ * published, or the disk is found to be full. Rejects if they cannot be published for another reason. `loaded` resolves when
+ * the modules of controllers and scheduler are loaded.
  */
 export async function startLoops(
   parts: Parts,
   { aggregator, audit }: { readonly aggregator: Aggregator; readonly audit: Audit | undefined },
   port: number,
-): Promise<void> {
+): Promise<{ readonly loaded: Promise<void> }> {
   const { flags } = parts;
   await keepPublished(parts, port);
   await whenRoom(parts, 'The configuration of authentication', () => publishAuthentication(parts));
@@ -76,6 +77,7 @@ export async function startLoops(
   // A process without controllers leaves their Lease to one that has some.
   const loops = [nodes, ...(hasControllers ? [controllers] : []), ...(flags.scheduler ? [scheduler] : [])];
   startTerms(parts, loops);
+  return { loaded };
 }
 
 /**

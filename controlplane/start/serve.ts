@@ -41,6 +41,8 @@ export interface Serving {
   /** The kubeconfig of the administrator (YAML). */
   readonly kubeconfig: string;
   readonly kubeconfigPath: string;
+  /** Resolves when the modules of controllers and scheduler are loaded. */
+  readonly loaded: Promise<void>;
 }
 
 /**
@@ -82,10 +84,10 @@ export async function serve(parts: Parts): Promise<Serving> {
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const kubeconfigPath = join(parts.directory, 'admin.kubeconfig');
   const kubeconfig = await security.pki.keepAdminKubeconfig({ path: kubeconfigPath, server: url });
-  await startLoops(parts, { aggregator, audit }, port);
+  const { loaded } = await startLoops(parts, { aggregator, audit }, port);
   startHooks.done('loops');
   stopFormerFirst(parts, port);
-  return { url, port, kubeconfig, kubeconfigPath };
+  return { url, port, kubeconfig, kubeconfigPath, loaded };
 }
 
 function reviewersOptions({ flags, clock, listers, security }: Parts): Parameters<typeof reviewEndpoints>[0] {
