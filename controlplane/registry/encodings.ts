@@ -23,6 +23,8 @@ interface EncodingsOptions {
 }
 
 interface Row {
+  /** The part of the object in it, and the version of metadata. */
+  readonly form: string;
   /** The times between which the ages of the row have the texts that `parts` contain. The second is exclusive. */
   readonly fromMs: number;
   readonly untilMs: number;
@@ -37,7 +39,8 @@ class Cached {
   cells?: readonly Cell[];
   /** The conditions of the row as JSON, or an empty text if there are none. */
   conditions?: string;
-  rows?: Map<string, Row>;
+  /** The row in the form that was requested last, because clients of one resource hardly ever request different ones. */
+  row?: Row | undefined;
   metadata?: Buffer;
   metadataBeta?: Buffer;
   /** Protobuf in the form of a list item. */
@@ -94,16 +97,15 @@ class KeptEncodings implements Encodings {
       cached.cells = columns.cells(entry.object);
       const conditions = columns.conditions?.(entry.object) ?? [];
       cached.conditions = conditions.length === 0 ? '' : `,"conditions":${stringifyJson(conditions)}`;
-      delete cached.rows;
+      cached.row = undefined;
     }
     const form = include === 'Metadata' ? version : include;
-    cached.rows ??= new Map();
-    const row = cached.rows.get(form);
-    if (row !== undefined && nowMs >= row.fromMs && nowMs < row.untilMs) return row.parts;
+    const { row } = cached;
+    if (row !== undefined && row.form === form && nowMs >= row.fromMs && nowMs < row.untilMs) return row.parts;
     const cells = cached.cells ?? [];
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : this.metadata(entry, version);
     const parts = rowParts(cells, nowMs, cached.conditions ?? '', object);
-    cached.rows.set(form, { fromMs: nowMs, untilMs: unchangedUntilMs(cells, nowMs), parts });
+    cached.row = { form, fromMs: nowMs, untilMs: unchangedUntilMs(cells, nowMs), parts };
     return parts;
   }
 

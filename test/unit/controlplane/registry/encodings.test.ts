@@ -55,6 +55,17 @@ test('a row whose ages have other texts shares its object with the row before', 
   }
 });
 
+test('forms of one row that are requested in turns do not mix', () => {
+  const all = encodings();
+  const one = { object, bytes: Buffer.from('{"kind":"Thing"}') } as unknown as Entry;
+  const options = { info, version: 'v1', nowMs: CREATED_MS } as const;
+  for (let turn = 0; turn < 2; turn += 1) {
+    assert.equal(all.tableRow(one, { ...options, include: 'Object' })[1], one.bytes);
+    assert.equal(all.tableRow(one, { ...options, include: 'None' }).length, 1);
+    assert.match(String(all.tableRow(one, { ...options, include: 'Metadata' })[1]), /PartialObjectMetadata/);
+  }
+});
+
 test('encodings of two servers do not mix', () => {
   const one = { object, bytes: Buffer.from('{}') } as unknown as Entry;
   const [a, b] = [encodings(), encodings()];
