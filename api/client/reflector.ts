@@ -119,7 +119,7 @@ class Reflector {
   async #watchContents(signal: AbortSignal): Promise<void> {
     const { client, resource } = this.#options;
     const contents = new Map<string, KubeObject>();
-    let complete = false;
+    let isComplete = false;
     const stream = client.watch(resource, {
       ...this.#selection,
       sendInitialEvents: true,
@@ -131,19 +131,19 @@ class Reflector {
       for await (const received of stream) {
         const event = this.#usable(received);
         if (event === undefined) continue;
-        if (complete) this.#advance(event);
+        if (isComplete) this.#advance(event);
         else if (event.type === 'BOOKMARK') {
           if (event.object.metadata.annotations?.[INITIAL_EVENTS_END] !== 'true') continue;
-          complete = true;
+          isComplete = true;
           await this.#replaced([...contents.values()], event.object.metadata.resourceVersion ?? '', signal);
           contents.clear();
         } else if (event.type === 'DELETED') contents.delete(namespacedName(event.object));
         else contents.set(namespacedName(event.object), event.object);
       }
       // A server that ends watches at once must not be called in a tight loop.
-      if (!complete && !signal.aborted) throw new Error('the watch ended before it had sent the whole contents');
+      if (!isComplete && !signal.aborted) throw new Error('the watch ended before it had sent the whole contents');
     } catch (error) {
-      if (complete || signal.aborted || !isRefusal(error)) throw error;
+      if (isComplete || signal.aborted || !isRefusal(error)) throw error;
       this.#watchList = false;
     }
   }

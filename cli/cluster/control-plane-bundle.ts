@@ -200,7 +200,8 @@ function certificatesOf(pem: string): readonly X509Certificate[] {
 }
 
 /**
- * Writes the files below the data directory, which must not be one of another cluster. Returns the flags of the control plane.
+ * Writes the files below the data directory, which must not be one of another cluster. Resolves to the flags of the control
+ * plane.
  */
 export async function writeBundle(dataDirectory: string, files: BundleFiles): Promise<readonly string[]> {
   const existing = await readIfThere(join(dataDirectory, 'pki/ca.crt'));

@@ -42,11 +42,11 @@ export async function stopPods(client: Client, nodeName: string, { clock, logger
     await closeNode(client, nodeName);
     const deadline = clock.monotonic() + STOP_WITHIN_MS;
     for (;;) {
-      const left = (await client.list(pods, { fieldSelector })).items.filter(
+      const remainingPods = (await client.list(pods, { fieldSelector })).items.filter(
         (pod) => pod.metadata.annotations?.[MIRROR_ANNOTATION] === undefined,
       );
-      if (left.length === 0 || clock.monotonic() >= deadline) break;
-      await Promise.all(left.map((pod) => deleteSoon(client, pod, deleted)));
+      if (remainingPods.length === 0 || clock.monotonic() >= deadline) break;
+      await Promise.all(remainingPods.map((pod) => deleteSoon(client, pod, deleted)));
       await clock.sleep(100);
     }
   } catch (error) {

@@ -9,7 +9,7 @@ import { KNOWN_CRI_SOCKETS } from '../../agent/runtime/known-sockets.ts';
 interface PodNetworkHost {
   readonly network: Pick<HostNetwork, 'linkSupport'>;
   readonly places: CniPlaces;
-  /** A container runtime that uses CNI plugins is installed. */
+  /** Whether a container runtime that uses CNI plugins is installed. */
   readonly usesCni: boolean;
 }
 

@@ -20,18 +20,18 @@ const WRITABLE_BY_ALL = 0o002;
 const MAX_LINKS = 40;
 
 /**
- * Returns the first user, other than root, who could replace the path or a directory above it. What does not exist yet is left
- * out. Throws the error of the file system.
+ * Returns the first user, other than root, who could replace the path or a directory above it, or `undefined`. What does not
+ * exist yet is left out. Throws the error of the file system.
  */
 export function whoMayReplace(path: string): FileOwner | undefined {
-  let left = namesOf(resolve(path));
+  let remainingNames = namesOf(resolve(path));
   // All that leads to this directory has been checked, so that it stays the same.
   let at = '/';
   for (let links = 0; links <= MAX_LINKS;) {
-    const [name, ...further] = left;
+    const [name, ...further] = remainingNames;
     if (name === undefined) return undefined;
     if (name === '..') {
-      [at, left] = [dirname(at), further];
+      [at, remainingNames] = [dirname(at), further];
       continue;
     }
     const inside = join(at, name);
@@ -42,9 +42,9 @@ export function whoMayReplace(path: string): FileOwner | undefined {
       links += 1;
       const target = readlinkSync(inside);
       if (target.startsWith('/')) at = '/';
-      left = [...namesOf(target), ...further];
+      remainingNames = [...namesOf(target), ...further];
     } else {
-      [at, left] = [inside, further];
+      [at, remainingNames] = [inside, further];
     }
   }
   throw new Error(`${path} has more than ${MAX_LINKS} links`);

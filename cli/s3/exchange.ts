@@ -150,12 +150,12 @@ export class S3Exchange {
     const begin = (): Timer =>
       this.#clock.after(answerMs, () => response.destroy(new Error(`no end within ${answerMs / 1000} s`)));
     let late = begin();
-    let left = PIECE_BYTES;
+    let remainingBytes = PIECE_BYTES;
     try {
       for await (const chunk of response as AsyncIterable<Buffer>) {
-        left -= chunk.length;
-        if (left <= 0) {
-          left = PIECE_BYTES;
+        remainingBytes -= chunk.length;
+        if (remainingBytes <= 0) {
+          remainingBytes = PIECE_BYTES;
           late.cancel();
           late = begin();
         }

@@ -93,20 +93,20 @@ interface Claim<T extends KubeObject, Owner extends KubeObject> {
  */
 export async function claim<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>): Promise<T[]> {
   const { owner, informer, selector, matches = () => true } = options;
-  const deleting = owner.metadata.deletionTimestamp !== undefined;
+  const isDeleting = owner.metadata.deletionTimestamp !== undefined;
   const claimed: T[] = [];
   for (const object of ownedBy(informer, owner)) {
     if (selector.matches(object.metadata.labels)) {
       if (matches(object)) claimed.push(object);
-    } else if (!deleting) await release(options, object);
+    } else if (!isDeleting) await release(options, object);
   }
-  if (deleting) return claimed;
-  let checked = false;
+  if (isDeleting) return claimed;
+  let isChecked = false;
   for (const object of orphansIn(informer, owner.metadata.namespace ?? '')) {
     if (object.metadata.deletionTimestamp !== undefined) continue;
     if (!selector.matches(object.metadata.labels) || !matches(object)) continue;
-    if (!checked) await checkAlive(options);
-    checked = true;
+    if (!isChecked) await checkAlive(options);
+    isChecked = true;
     const adopted = await adopt(options, object);
     if (adopted !== undefined) claimed.push(adopted);
   }
@@ -119,15 +119,19 @@ async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
   owner,
   ownerResource,
 }: Claim<T, Owner>): Promise<void> {
-  const fresh: KubeObject = await client.get(ownerResource, owner.metadata.namespace ?? '', owner.metadata.name ?? '');
-  if (fresh.metadata.uid !== owner.metadata.uid) {
+  const current: KubeObject = await client.get(
+    ownerResource,
+    owner.metadata.namespace ?? '',
+    owner.metadata.name ?? '',
+  );
+  if (current.metadata.uid !== owner.metadata.uid) {
     throw new Error(
-      `original ${ownerResource.kind} ${owner.metadata.namespace}/${owner.metadata.name} is gone: got uid ${fresh.metadata.uid}, wanted ${owner.metadata.uid}`,
+      `original ${ownerResource.kind} ${owner.metadata.namespace}/${owner.metadata.name} is gone: got uid ${current.metadata.uid}, wanted ${owner.metadata.uid}`,
     );
   }
-  if (fresh.metadata.deletionTimestamp !== undefined) {
+  if (current.metadata.deletionTimestamp !== undefined) {
     throw new Error(
-      `${owner.metadata.namespace}/${owner.metadata.name} has just been deleted at ${fresh.metadata.deletionTimestamp}`,
+      `${owner.metadata.namespace}/${owner.metadata.name} has just been deleted at ${current.metadata.deletionTimestamp}`,
     );
   }
 }

@@ -25,7 +25,7 @@ interface DefaultObjectsOptions {
   readonly nowMs: number;
 }
 
-/** Creates the objects that every cluster has. Rejects with the first error of the API that is no conflict with a server. */
+/** Creates the objects that every cluster has. Rejects with the first error, unless it is a conflict with another server. */
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([
     ensureFlowControl(client),

@@ -125,7 +125,7 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
   const nodeName = pod.spec?.nodeName ?? '';
   const zone = node?.metadata.labels?.[ZONE_LABEL];
   const hostname = pod.spec?.hostname ?? '';
-  const named =
+  const isNamed =
     hostname !== '' && pod.spec?.subdomain === service.metadata.name && namespace === service.metadata.namespace;
   return {
     addresses: [address],
@@ -134,7 +134,7 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
       serving,
       terminating,
     },
-    ...(named ? { hostname } : {}),
+    ...(isNamed ? { hostname } : {}),
     targetRef: referenceToPod(pod),
     ...(nodeName === '' ? {} : { nodeName }),
     ...(zone === undefined ? {} : { zone }),

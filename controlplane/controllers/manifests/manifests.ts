@@ -183,7 +183,7 @@ class Manifests {
   #itemOf(path: string, document: ManifestDocument, former: Item | undefined): Item {
     if (former?.document === document) return former;
     const hash = createHash('sha256').update(contentOf(document)).digest('hex');
-    const fresh = {
+    const initialState = {
       isDone: false,
       failures: 0,
       failingSinceMs: 0,
@@ -191,7 +191,7 @@ class Manifests {
       isUnknownKind: false,
       fault: undefined,
     };
-    const state = former !== undefined && former.hash === hash && former.path === path ? former : fresh;
+    const state = former !== undefined && former.hash === hash && former.path === path ? former : initialState;
     return { ...state, path, document, hash };
   }
 

@@ -119,8 +119,8 @@ class ServiceLoadBalancers {
     if (!this.#options.isEnabled) return;
     const rank = (service: Service): string =>
       `${isMarked(service) && addressesOf(service).length > 0 ? 0 : 1} ${service.metadata.creationTimestamp ?? ''} ${keyOf(service)}`;
-    const ours = this.#services.list().filter(isOurs);
-    for (const service of ours.toSorted((a, b) => (rank(a) < rank(b) ? -1 : 1)))
+    const balancedServices = this.#services.list().filter(isOurs);
+    for (const service of balancedServices.toSorted((a, b) => (rank(a) < rank(b) ? -1 : 1)))
       if (this.#reserved(service) === undefined) this.#ports.take(keyOf(service), portsOf(service), () => undefined);
   }
 

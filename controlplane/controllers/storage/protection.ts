@@ -1,6 +1,6 @@
 /**
- * Protects storage objects in use by a finalizer: claims until no pod uses them, volumes until no claim is bound to them, and
- * volume attributes classes until no claim or volume refers to them.
+ * Protects storage objects that are in use, with a finalizer: claims until no pod uses them, volumes until no claim is bound to
+ * them, and volume attributes classes until no claim or volume refers to them.
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -66,7 +66,7 @@ export const runVolumeProtection: RunController = (environment, signal) => {
 export const runAttributesClassProtection: RunController = (environment, signal) => {
   const claims = environment.informers.for(persistentVolumeClaims);
   const volumes = environment.informers.for(persistentVolumes);
-  const named = ({ spec, status }: PersistentVolumeClaim): string[] => {
+  const namedByClaim = ({ spec, status }: PersistentVolumeClaim): string[] => {
     const { currentVolumeAttributesClassName: current, modifyVolumeStatus } = status ?? {};
     return [spec?.volumeAttributesClassName, current, modifyVolumeStatus?.targetVolumeAttributesClassName].filter(
       (name): name is string => (name ?? '') !== '',
@@ -74,13 +74,16 @@ export const runAttributesClassProtection: RunController = (environment, signal)
   };
   const namedByVolume = ({ spec }: PersistentVolume): string[] =>
     (spec?.volumeAttributesClassName ?? '') === '' ? [] : [spec?.volumeAttributesClassName ?? ''];
-  claims.addIndex('attributes-class', named);
+  claims.addIndex('attributes-class', namedByClaim);
   volumes.addIndex('attributes-class', namedByVolume);
   const isUsed = ({ metadata: { name = '' } }: KubeObject): boolean =>
     claims.byIndex('attributes-class', name).length > 0 || volumes.byIndex('attributes-class', name).length > 0;
   const { loop, cache } = protect(environment, volumeAttributesClasses, ATTRIBUTES_FINALIZER, isUsed);
   const freed = (names: readonly string[]): void => names.forEach((name) => loop.queue.add(name));
-  claims.addHandler({ update: (previous) => freed(named(previous)), delete: (claim) => freed(named(claim)) });
+  claims.addHandler({
+    update: (previous) => freed(namedByClaim(previous)),
+    delete: (claim) => freed(namedByClaim(claim)),
+  });
   volumes.addHandler({
     update: (previous) => freed(namedByVolume(previous)),
     delete: (volume) => freed(namedByVolume(volume)),

@@ -79,14 +79,14 @@ const MANY_VALUES = 5000;
 
 /** Whether the value contains more than `limit` values. Stops counting there. */
 function hasMoreValues(value: JsonValue | undefined, limit: number): boolean {
-  let left = limit;
+  let remaining = limit;
   const count = (one: JsonValue | undefined): boolean => {
-    left -= 1;
-    if (typeof one !== 'object' || one === null) return left < 0;
+    remaining -= 1;
+    if (typeof one !== 'object' || one === null) return remaining < 0;
     if (Array.isArray(one)) return one.some(count);
     // `Object.values` of a wide object would itself be expensive.
-    for (const key in one) if (left < 0 || count(one[key])) return true;
-    return left < 0;
+    for (const key in one) if (remaining < 0 || count(one[key])) return true;
+    return remaining < 0;
   };
   return count(value);
 }

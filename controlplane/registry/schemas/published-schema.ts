@@ -162,6 +162,6 @@ function reduced(schema: JsonObject): JsonObject {
 function requiredBesideNulls({ required, properties, additionalProperties }: JsonObject): JsonValue[] | undefined {
   if (!Array.isArray(required) || isNullable(additionalProperties)) return undefined;
   const members = isJsonObject(properties) ? properties : {};
-  const left = required.filter((name) => !isNullable(members[String(name)]));
-  return left.length === 0 ? undefined : left;
+  const requiredNames = required.filter((name) => !isNullable(members[String(name)]));
+  return requiredNames.length === 0 ? undefined : requiredNames;
 }

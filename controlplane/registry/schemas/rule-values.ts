@@ -33,9 +33,9 @@ export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
     const inner = memberSchema(schema, name);
-    const named = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
+    const isDeclared = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
     const shown = inner === undefined ? member : celView(member, inner);
-    for (const written of named ? namesInRules(name) : [name]) setMember(view, written, shown);
+    for (const written of isDeclared ? namesInRules(name) : [name]) setMember(view, written, shown);
   }
   return view;
 }

@@ -65,23 +65,23 @@ function validateNode(schema: JsonSchema, level: Level, path: string, errors: Fi
 }
 
 function validateExtensions(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
-  const either = schema['x-kubernetes-int-or-string'] === true;
-  const open = schema['x-kubernetes-preserve-unknown-fields'] === true;
-  const embedded = schema['x-kubernetes-embedded-resource'] === true;
+  const isIntOrString = schema['x-kubernetes-int-or-string'] === true;
+  const isOpen = schema['x-kubernetes-preserve-unknown-fields'] === true;
+  const isEmbedded = schema['x-kubernetes-embedded-resource'] === true;
   const refuse = (name: string): unknown =>
     errors.push(invalid(`${path}.${name}`, true, 'must be false if x-kubernetes-int-or-string is true'));
-  if (either && open) refuse('x-kubernetes-preserve-unknown-fields');
-  if (either && embedded) refuse('x-kubernetes-embedded-resource');
+  if (isIntOrString && isOpen) refuse('x-kubernetes-preserve-unknown-fields');
+  if (isIntOrString && isEmbedded) refuse('x-kubernetes-embedded-resource');
   const { type = '' } = schema;
-  if (embedded && type !== 'object') {
+  if (isEmbedded && type !== 'object') {
     const why = 'must be object if x-kubernetes-embedded-resource is true';
     errors.push(type === '' ? required(`${path}.type`, why) : invalid(`${path}.type`, type, why));
-  } else if (type === '' && !either && !open) errors.push(required(`${path}.type`, UNTYPED[level]));
-  if (embedded && schema.additionalProperties !== undefined) {
+  } else if (type === '' && !isIntOrString && !isOpen) errors.push(required(`${path}.type`, UNTYPED[level]));
+  if (isEmbedded && schema.additionalProperties !== undefined) {
     const why = 'must not be used if x-kubernetes-embedded-resource is set';
     errors.push(forbidden(`${path}.additionalProperties`, why));
   }
-  if (embedded && !open && Object.keys(schema.properties ?? {}).length === 0) {
+  if (isEmbedded && !isOpen && Object.keys(schema.properties ?? {}).length === 0) {
     const why =
       'must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields';
     errors.push(required(`${path}.properties`, why));

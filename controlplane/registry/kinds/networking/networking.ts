@@ -24,8 +24,8 @@ const GROUP = 'networking.k8s.io';
 
 function classErrors(object: Ingress): FieldError[] {
   const annotated = object.metadata.annotations?.[INGRESS_CLASS_ANNOTATION];
-  const named = object.spec?.ingressClassName;
-  if (annotated === undefined || named === undefined || annotated === named) return [];
+  const className = object.spec?.ingressClassName;
+  if (annotated === undefined || className === undefined || annotated === className) return [];
   const text = 'must match `ingressClassName` when both are specified';
   return [invalid(`annotations.${INGRESS_CLASS_ANNOTATION}`, annotated, text)];
 }

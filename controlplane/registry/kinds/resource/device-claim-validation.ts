@@ -189,8 +189,8 @@ export function dropDeallocatedDevices(object: ResourceClaim, old: ResourceClaim
   if (status?.devices === undefined) return;
   const keysOf = ({ status: of }: ResourceClaim): string[] => (of?.allocation?.devices?.results ?? []).map(deviceKey);
   const deallocated = new Set(keysOf(old)).difference(new Set(keysOf(object)));
-  const left = status.devices.filter((device) => !deallocated.has(deviceKey(device)));
-  if (left.length > 0) status.devices = left;
+  const remainingDevices = status.devices.filter((device) => !deallocated.has(deviceKey(device)));
+  if (remainingDevices.length > 0) status.devices = remainingDevices;
   else delete status.devices;
 }
 
@@ -219,11 +219,11 @@ function reservationErrors(object: ResourceClaim, old: ResourceClaim): FieldErro
     return [forbidden(field, 'may not be specified when `allocated` is not set')];
   if (object.metadata.deletionTimestamp === undefined) return [];
   const before = old.status?.reservedFor ?? [];
-  const fresh = (object.status.reservedFor ?? []).some(
+  const hasNewConsumer = (object.status.reservedFor ?? []).some(
     (consumer) => !before.some((one) => semanticEqual(one, consumer)),
   );
   const text = 'new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set';
-  return fresh ? [forbidden(field, text)] : [];
+  return hasNewConsumer ? [forbidden(field, text)] : [];
 }
 
 function allocationErrors(allocation: Allocation, at: string, names: RequestNames): FieldError[] {

@@ -87,13 +87,13 @@ export const claimColumns: TableColumns = {
   ],
   cells(object) {
     const { spec, status } = object as Claim;
-    const bound = (spec?.volumeName ?? '') !== '';
+    const isBound = (spec?.volumeName ?? '') !== '';
     return [
       nameOf(object),
       phaseOf(object, status?.phase),
       spec?.volumeName ?? '',
-      bound ? sizeOf(status?.capacity) || '0' : '',
-      bound ? shortModes(status?.accessModes) : '',
+      isBound ? sizeOf(status?.capacity) || '0' : '',
+      isBound ? shortModes(status?.accessModes) : '',
       object.metadata.annotations?.[BETA_STORAGE_CLASS_ANNOTATION] ?? spec?.storageClassName ?? '',
       spec?.volumeAttributesClassName ?? UNSET,
       age(object),
