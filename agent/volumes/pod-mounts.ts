@@ -55,7 +55,9 @@ export class PodMounts {
 
   /** Unmounts everything below, the innermost first. Throws if a mount stays, because files must not be removed through it. */
   async takeDownAll(directory: string): Promise<void> {
-    for (const point of (await this.#mountPointsBelow(directory)).toReversed()) await this.takeDown(point);
+    const points = await this.#mountPointsBelow(directory);
+    if (points.length === 0) return;
+    for (const point of points.toReversed()) await this.takeDown(point);
     const remaining = await this.#mountPointsBelow(directory);
     if (remaining.length > 0) throw new Error(`still mounted: ${remaining.join(', ')}`);
   }

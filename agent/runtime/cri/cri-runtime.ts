@@ -176,7 +176,10 @@ class CriRuntime implements Runtime {
   }
 
   async stopSandbox(id: SandboxId): Promise<void> {
+    // The runtime would call its network plugins again.
+    if (this.#states.isSandboxStopped(id)) return;
     await unlessGone(this.#client.call('stopPodSandbox', { podSandboxId: id }));
+    this.#states.noteSandboxStopped(id);
     this.#changed(id);
   }
 
@@ -189,9 +192,8 @@ class CriRuntime implements Runtime {
     return this.#states.sandbox(id);
   }
 
-  async sandboxProcess(id: SandboxId): Promise<number> {
-    const { info } = await this.#client.call('podSandboxStatus', { podSandboxId: id, verbose: true });
-    return processIn(info['info'] ?? '');
+  sandboxProcess(id: SandboxId): Promise<number> {
+    return this.#states.sandboxProcess(id);
   }
 
   listSandboxes(filter: { readonly podUid?: string } = {}): Promise<readonly SandboxStatus[]> {
@@ -362,7 +364,11 @@ class CriRuntime implements Runtime {
       this.#listeners.add(listener);
       return () => this.#listeners.delete(listener);
     };
-    return followCriEvents({ client: this.#client, clock, logger, onOwnChange }, either, onEvent, onDisconnect);
+    const notify = (event: RuntimeEvent): void => {
+      this.#states.changed();
+      onEvent(event);
+    };
+    return followCriEvents({ client: this.#client, clock, logger, onOwnChange }, either, notify, onDisconnect);
   }
 
   /** Drops the cached status of a container or sandbox, and notifies the listeners that the lists have changed. */
@@ -375,20 +381,6 @@ class CriRuntime implements Runtime {
     this.#closed.abort();
     this.#client.close();
     return Promise.resolve();
-  }
-}
-
-/**
- * Returns the process of a sandbox in the member `info` of its verbose status, in which containerd and CRI-O show it; 0 if the
- * text has none, because the specification leaves its contents to the runtime.
- */
-function processIn(text: string): number {
-  try {
-    const { pid } = (JSON.parse(text) ?? {}) as { readonly pid?: unknown };
-    return typeof pid === 'number' ? pid : 0;
-  } catch {
-    // The runtime shows nothing there, or a text of another form.
-    return 0;
   }
 }
 

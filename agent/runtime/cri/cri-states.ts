@@ -24,6 +24,11 @@ export class CriStates {
   readonly #clock: Clock;
   /** The ids of containers that the agent itself stops. */
   readonly #stopped = new Set<string>();
+  /** The ids of sandboxes that the agent itself has stopped. */
+  readonly #stoppedSandboxes = new Set<string>();
+  /** The lists of single pods that are requested now, by the pod's uid. */
+  readonly #containerLists = new Map<string, Promise<readonly ContainerStatus[]>>();
+  readonly #sandboxLists = new Map<string, Promise<readonly SandboxStatus[]>>();
   /** Statuses by container id, with the state in which the status was requested. */
   readonly #containers = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
   readonly #sandboxes = new Map<string, { readonly state: number; readonly status: SandboxStatus }>();
@@ -40,8 +45,24 @@ export class CriStates {
     this.#stopped.add(id);
   }
 
+  /** Records that the agent itself has stopped the sandbox. A sandbox never starts again. */
+  noteSandboxStopped(id: string): void {
+    this.#stoppedSandboxes.add(id);
+  }
+
+  isSandboxStopped(id: string): boolean {
+    return this.#stoppedSandboxes.has(id);
+  }
+
+  /** Makes the next list of each pod a new request. To be called after each change of which the runtime notifies. */
+  changed(): void {
+    this.#containerLists.clear();
+    this.#sandboxLists.clear();
+  }
+
   /** Drops the cached status. To be called after each change that the agent itself makes, since lists may not show it. */
   forget(id: string): void {
+    this.changed();
     this.#containers.delete(id);
     this.#sandboxes.delete(id);
   }
@@ -57,7 +78,17 @@ export class CriStates {
     return found;
   }
 
-  async containers(filter: {
+  /** Lists containers. Requests of one pod at the same time share one list, unless something changes in between. */
+  containers(filter: {
+    readonly podUid?: string;
+    readonly sandboxId?: SandboxId;
+  }): Promise<readonly ContainerStatus[]> {
+    const { podUid, sandboxId } = filter;
+    if (podUid === undefined || sandboxId !== undefined) return this.#listContainers(filter);
+    return shared(this.#containerLists, podUid, () => this.#listContainers(filter));
+  }
+
+  async #listContainers(filter: {
     readonly podUid?: string;
     readonly sandboxId?: SandboxId;
   }): Promise<readonly ContainerStatus[]> {
@@ -103,12 +134,29 @@ export class CriStates {
     return found;
   }
 
-  async sandboxes(filter: { readonly podUid?: string }): Promise<readonly SandboxStatus[]> {
+  /** Requests the process of a sandbox; 0 if the runtime reports none. */
+  async sandboxProcess(id: SandboxId): Promise<number> {
+    const { info } = await this.#client.call('podSandboxStatus', { podSandboxId: id, verbose: true });
+    return processIn(info['info'] ?? '');
+  }
+
+  /** Lists sandboxes. Requests of one pod at the same time share one list, unless something changes in between. */
+  sandboxes(filter: { readonly podUid?: string }): Promise<readonly SandboxStatus[]> {
+    const { podUid } = filter;
+    if (podUid === undefined) return this.#listSandboxes(filter);
+    return shared(this.#sandboxLists, podUid, () => this.#listSandboxes(filter));
+  }
+
+  async #listSandboxes(filter: { readonly podUid?: string }): Promise<readonly SandboxStatus[]> {
     const { items } = await this.#client.call('listPodSandbox', {
       filter: filter.podUid === undefined ? {} : { labelSelector: { [LABEL_POD_UID]: filter.podUid } },
     });
     const ours = items.filter((item) => LABEL_POD_UID in item.labels);
-    if (filter.podUid === undefined) keepOnly(this.#sandboxes, ours);
+    if (filter.podUid === undefined) {
+      keepOnly(this.#sandboxes, ours);
+      const ids = new Set(ours.map(({ id }) => id));
+      for (const id of this.#stoppedSandboxes) if (!ids.has(id)) this.#stoppedSandboxes.delete(id);
+    }
     const found = await inParallel(ours, async (listed) => {
       const cached = this.#sandboxes.get(listed.id);
       if (cached !== undefined && cached.state === listed.state) return cached.status;
@@ -139,6 +187,17 @@ export class CriStates {
     const { containers } = await this.#client.call('listContainers', { filter: { id } });
     return (containers[0]?.podSandboxId ?? '') as SandboxId;
   }
+}
+
+/** Returns the promise of the key, or starts the work and keeps its promise until it settles. */
+function shared<T>(promises: Map<string, Promise<T>>, key: string, work: () => Promise<T>): Promise<T> {
+  const current = promises.get(key);
+  if (current !== undefined) return current;
+  const started: Promise<T> = work().finally(() => {
+    if (promises.get(key) === started) promises.delete(key);
+  });
+  promises.set(key, started);
+  return started;
 }
 
 /** Sorts by creation time, newest first. Runtimes return lists in no defined order. */
@@ -300,4 +359,18 @@ function mountOf(mount: Incoming<'Mount'>): Mount {
     seLinuxRelabel: mount.selinuxRelabel,
     ...(mount.image === null || mount.image === undefined ? {} : { image: mount.image.image }),
   };
+}
+
+/**
+ * Returns the process of a sandbox in the member `info` of its verbose status, in which containerd and CRI-O show it; 0 if the
+ * text has none, because the specification leaves its contents to the runtime.
+ */
+function processIn(text: string): number {
+  try {
+    const { pid } = (JSON.parse(text) ?? {}) as { readonly pid?: unknown };
+    return typeof pid === 'number' ? pid : 0;
+  } catch {
+    // The runtime shows nothing there, or a text of another form.
+    return 0;
+  }
 }

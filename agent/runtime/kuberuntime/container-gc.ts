@@ -32,6 +32,9 @@ export interface CollectOptions {
   readonly nowMs?: number;
 }
 
+/** The number of containers or sandboxes that are removed at the same time. */
+const PARALLEL = 4;
+
 /** How many dead containers stay: the values of the three flags of container garbage collection. */
 export interface DeadContainerPolicy {
   /** A negative number means no limit. */
@@ -126,22 +129,31 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
     }
   };
   const removed = new Set<string>();
-  for (const container of toRemove) {
+  await inParallel(toRemove, async (container) => {
     const isRemoved = await attempt('container', container.id, async () => {
       await runtime.removeContainer(container.id);
       if (container.logPath !== '') await removeLogs(container.logPath);
     });
     if (isRemoved) removed.add(container.id);
-  }
+  });
   const remaining = containers.filter((container) => !removed.has(container.id));
-  for (const sandbox of sandboxesToRemove(await runtime.listSandboxes(), remaining, podExists)) {
-    await attempt('sandbox', sandbox.id, async () => {
-      await runtime.stopSandbox(sandbox.id);
-      await runtime.removeSandbox(sandbox.id);
+  const sandboxes = sandboxesToRemove(await runtime.listSandboxes(), remaining, podExists);
+  await inParallel(sandboxes, async ({ id }) => {
+    await attempt('sandbox', id, async () => {
+      await runtime.stopSandbox(id);
+      await runtime.removeSandbox(id);
     });
-  }
+  });
   await removeLogFolders(options, new Set(remaining.map(uidOf)));
   if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
+}
+
+async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const waiting = items.values();
+  const takeTurns = async (): Promise<void> => {
+    for (const item of waiting) await work(item);
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, takeTurns));
 }
 
 async function removeLogs(path: string): Promise<void> {

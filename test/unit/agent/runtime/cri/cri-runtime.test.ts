@@ -145,6 +145,24 @@ describe('the statuses of containers', () => {
     assert.equal(requests(), 2);
   });
 
+  it('of one pod are listed once for those who ask at the same time, and again once something has changed', async (t) => {
+    const { runtime, calls } = await start(t, {
+      containerStatus: () => status('c1'),
+      listContainers: () => ({ containers: [listed('c1', 1)] }),
+      stopContainer: () => ({}),
+    });
+    const lists = (): number => calls.filter((name) => name === 'listContainers').length;
+    const [one, other] = [runtime.listContainers({ podUid: 'u1' }), runtime.listContainers({ podUid: 'u1' })];
+    assert.deepEqual(await one, await other);
+    assert.equal(lists(), 1);
+    await runtime.listContainers({ podUid: 'u1' });
+    assert.equal(lists(), 2);
+    const before = runtime.listContainers({ podUid: 'u1' });
+    await runtime.stopContainer(container('c1'), 0);
+    await Promise.all([before, runtime.listContainers({ podUid: 'u1' })]);
+    assert.equal(lists(), 4);
+  });
+
   it('are requested again after the resources have changed, which lists do not show', async (t) => {
     let shares = 2;
     const updates: object[] = [];
@@ -240,6 +258,13 @@ describe('the statuses of sandboxes', () => {
     });
     for (const [index, text] of texts.entries())
       assert.equal(await runtime.sandboxProcess(sandbox(String(index))), 0, text);
+  });
+
+  it('need one call to stop, because another one would call the network plugins again', async (t) => {
+    const { runtime, calls } = await start(t, { stopPodSandbox: () => ({}) });
+    await runtime.stopSandbox(sandbox('s1'));
+    await runtime.stopSandbox(sandbox('s1'));
+    assert.equal(calls.filter((name) => name === 'stopPodSandbox').length, 1);
   });
 
   it('are listed newest first, each requested once', async (t) => {
