@@ -2,7 +2,7 @@
 import type { Pod } from '../base/model/pod.ts';
 import type { ReferencedObjects } from '../base/model/referenced-objects.ts';
 import type { NodeInfo } from '../pods/workers/node-info.ts';
-import type { PodStartups } from '../resources/statistics/pod-startup.ts';
+import type { PodStartups } from '../pods/metrics/pod-startup.ts';
 import { pullMetrics } from '../resources/statistics/pull-metrics.ts';
 import type { StorageUsage } from '../resources/statistics/storage-usage.ts';
 import type { CredentialProviders } from '../runtime/images/credential-providers.ts';

@@ -19,15 +19,10 @@ import { PodAllocations } from '../pods/workers/pod-allocation.ts';
 import { PodSync } from '../pods/workers/pod-sync.ts';
 import type { PodCgroups } from '../host/cgroups/pod-cgroups.ts';
 import type { NodePressure } from '../resources/eviction/node-pressure.ts';
-import { measuredSyncer, relistMetrics } from '../resources/statistics/measured-syncer.ts';
+import { measuredSyncer, relistMetrics } from '../pods/metrics/measured-syncer.ts';
 import { imageVolumeMetrics, startMetrics } from '../resources/statistics/instrumented-runtime.ts';
-import { resizeMetrics } from '../resources/statistics/resize-metrics.ts';
-import {
-  hookMetrics,
-  podEventMetrics,
-  type podMetrics,
-  preemptionMetrics,
-} from '../resources/statistics/state-metrics.ts';
+import { resizeMetrics } from '../pods/metrics/resize-metrics.ts';
+import { hookMetrics, podEventMetrics, type podMetrics, preemptionMetrics } from '../pods/metrics/state-metrics.ts';
 import { KubeRuntime } from '../runtime/kuberuntime/kube-runtime.ts';
 import { mayUseSwap } from '../runtime/kuberuntime/resources.ts';
 import { runtimeHandlerOf } from '../runtime/kuberuntime/runtime-class.ts';

@@ -6,7 +6,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { QueueObserver } from '../../api/machinery/work-queue.ts';
 import { type CertificateObservers, certificateMetrics } from '../node/certificates/certificate-metrics.ts';
 import { type AccessObserver, accessMetrics } from '../server/access-metrics.ts';
-import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';
+import { createProbeMetrics, type ProbeMetrics } from '../pods/metrics/probe-metrics.ts';
 
 /** The registries and the observers that fill them, in the form in which the parts take them. */
 export interface AgentRegistries {

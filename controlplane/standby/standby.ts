@@ -13,8 +13,6 @@ import { refuseUnfinishedRestore } from '../storage/backup/unfinished-restore.ts
 import { KUBERNETES_ADDRESS } from '../controllers/cluster-objects/kubernetes-service.ts';
 import { serviceAddress } from '../controllers/cluster-objects/service-addresses.ts';
 import { StartError } from '../model/start-error.ts';
-import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
-import { storageBackendOf } from '../options/storage.ts';
 import { ensurePki, type Pki } from '../security/pki/pki.ts';
 import type { LogCopy } from '../storage/sqlite/log-copy.ts';
 import { type CopyState, Follower, NO_COPY, openCopy } from './follower.ts';
@@ -26,9 +24,20 @@ import { removeIncoming } from './snapshot-file.ts';
 import { startRole } from './start-role.ts';
 import { createStandbyServer } from './standby-server.ts';
 
+/** The flags of the control plane that a standby uses. */
+interface StandbyFlags {
+  readonly standbyOf: string;
+  readonly dataDir: string;
+  readonly bindAddress: string;
+  readonly securePort: number;
+  readonly serviceClusterIpRange: readonly string[];
+  readonly encryptionProviderConfig: string;
+}
+
 /** The flags of the control plane, and what is known of this host. */
 interface StandbyOptions {
-  readonly flags: ControlPlaneFlags;
+  readonly flags: StandbyFlags;
+  readonly storageBackend: 'sqlite' | 'etcd3' | 'memory';
   readonly clock: Clock;
   readonly logger: Logger;
   /** The names and addresses of this host, for its serving certificate. */
@@ -71,7 +80,7 @@ const STORE_ROLE_EVERY_MS = 10_000;
 export async function startStandby(options: StandbyOptions): Promise<Standby | undefined> {
   const { flags, clock, logger } = options;
   const dataDirectory = resolve(flags.dataDir);
-  checkFlags(flags);
+  checkOptions(options);
   refuseUnfinishedRestore(dataDirectory);
   const keys = await readClusterKeys(dataDirectory);
   const starting = await startRole({ dataDirectory, other: flags.standbyOf, keys, clock, logger });
@@ -97,10 +106,10 @@ export async function openUnpromoted(
   return undefined;
 }
 
-function checkFlags(flags: ControlPlaneFlags): void {
+function checkOptions({ flags, storageBackend }: StandbyOptions): void {
   if (!/^https:\/\/[^\s/]+$/.test(flags.standbyOf))
     throw new StartError('--standby-of must be the URL of the first control plane, such as https://10.0.0.1:6443');
-  if (storageBackendOf(flags) !== 'sqlite')
+  if (storageBackend !== 'sqlite')
     throw new StartError('--standby-of copies a database of SQLite: on etcd, several control planes run at a time');
 }
 

@@ -2,6 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import { storageBackendOf } from '../options/storage.ts';
 import { type Standby, startStandby } from '../standby/standby.ts';
 import { hostAddresses, hostNames } from './host-address.ts';
 import { PublishedAddress } from './published-address.ts';
@@ -23,6 +24,7 @@ export function openStandby({ flags, ...options }: OpenStandbyOptions): Promise<
   return startStandby({
     ...options,
     flags,
+    storageBackend: storageBackendOf(flags),
     hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
     addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
     advertised: () => address.current() ?? '127.0.0.1',

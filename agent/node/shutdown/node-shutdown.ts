@@ -12,7 +12,7 @@ import { type Clock, pause } from '../../../api/machinery/clock.ts';
 import { makeFolder, replaceFile } from '../../../api/machinery/replace-file.ts';
 import type { Pod } from '../../base/model/pod.ts';
 import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
-import type { Refusal } from '../../pods/workers/pod-admission.ts';
+import type { Refusal } from '../../base/model/refusal.ts';
 import type { PodKiller } from '../../pods/workers/kill-pod.ts';
 import type { InhibitorLock, Logind } from './logind.ts';
 import {

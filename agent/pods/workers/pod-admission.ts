@@ -3,6 +3,7 @@
  * checks resources, node selectors, required affinity and taints too, but static pods and racing bindings bypass it. Pure.
  * Reasons and messages are the kubelet's.
  */
+import type { Refusal } from '../../base/model/refusal.ts';
 import type { NodeObject } from '../../base/model/node.ts';
 import type { Pod } from '../../base/model/pod.ts';
 import { isCriticalPod } from '../../base/model/pod-kinds.ts';
@@ -11,12 +12,6 @@ import { toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import { preemptionVictims } from './critical-preemption.ts';
 import { type Misfit, misfits } from './node-fit.ts';
 import { MEMORY_PRESSURE_TAINT, OS_LABEL } from '../../../api/meta/well-known-labels.ts';
-
-/** Why a pod is not admitted, as its status shows it. */
-export interface Refusal {
-  readonly reason: string;
-  readonly message: string;
-}
 
 /** The decision about a pod. */
 export type Verdict =

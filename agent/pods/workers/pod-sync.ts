@@ -26,7 +26,7 @@ import { qosClass } from '../../runtime/kuberuntime/resources.ts';
 import { readRuntimeStatus, type RuntimePodStatus } from '../../runtime/kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
 import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
-import type { Refusal } from './pod-admission.ts';
+import type { Refusal } from '../../base/model/refusal.ts';
 import type { PodAllocations } from './pod-allocation.ts';
 import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import type { PodManager } from './pod-manager.ts';

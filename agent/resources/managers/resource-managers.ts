@@ -11,7 +11,7 @@ import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import type { Container, ContainerStatusJson, Pod } from '../../base/model/pod.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
-import type { Refusal } from '../../pods/workers/pod-admission.ts';
+import type { Refusal } from '../../base/model/refusal.ts';
 import type { CpuManager, RunningContainers } from './cpumanager/cpu-manager.ts';
 import { sortedCpus } from './cpu-set.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';

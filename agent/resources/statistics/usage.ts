@@ -2,6 +2,7 @@
  * Reads the current usage of the node, its pods and their containers: from cgroup files, or from the runtime's statistics
  * where cgroup files are not accessible. A snapshot is taken on request and shared by all requests within a short time.
  */
+import { runningContainers } from '../../runtime/kuberuntime/running-containers.ts';
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { cgroupPath } from '../../host/cgroups/cgroup-path.ts';
@@ -268,35 +269,6 @@ export class UsageCollector {
 export async function interfacesOf(path: string): Promise<readonly InterfaceCounters[]> {
   // A process that has exited has no interfaces.
   return parseNetDev(await readFile(path, 'utf8').catch(() => ''));
-}
-
-interface RunningContainer {
-  readonly name: string;
-  readonly id: string;
-  readonly image: string;
-  readonly startedAtMs: number;
-}
-
-/** Returns the containers of all kinds that run according to the status of the pod. */
-export function runningContainers(pod: Pod): readonly RunningContainer[] {
-  const { status } = pod;
-  return [
-    ...(status?.initContainerStatuses ?? []),
-    ...(status?.containerStatuses ?? []),
-    ...(status?.ephemeralContainerStatuses ?? []),
-  ].flatMap((container) => {
-    const started = container.state?.running;
-    const id = container.containerID ?? '';
-    if (started === undefined || id === '') return [];
-    return [
-      {
-        name: container.name,
-        id: id.slice(id.indexOf('://') + 3),
-        image: container.image,
-        startedAtMs: Date.parse(started.startedAt ?? ''),
-      },
-    ];
-  });
 }
 
 /** A usage whose counters are 0, without limits and pressure. */

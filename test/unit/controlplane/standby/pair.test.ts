@@ -129,6 +129,7 @@ class Pair {
     t.after(() => rm(directory, { recursive: true, force: true }));
     await cp(join(this.directory, 'pki'), join(directory, 'pki'), { recursive: true });
     const standby = await startStandby({
+      storageBackend: 'sqlite',
       flags: flagsOf({ dataDir: directory, standbyOf: this.url }),
       clock,
       logger: standbyLogger,

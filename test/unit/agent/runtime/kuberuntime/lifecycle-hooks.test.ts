@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Container } from '../../../../../agent/base/model/pod.ts';
-import { hookMetrics } from '../../../../../agent/resources/statistics/state-metrics.ts';
+import { hookMetrics } from '../../../../../agent/pods/metrics/state-metrics.ts';
 import { type Hook, runHook } from '../../../../../agent/runtime/kuberuntime/lifecycle-hooks.ts';
 import type { ContainerId } from '../../../../../agent/runtime/runtime-identity.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';

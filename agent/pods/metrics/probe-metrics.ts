@@ -5,7 +5,7 @@
 import { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerStart } from '../../../api/component/process-metrics.ts';
 import { capitalized } from '../../../api/meta/capitalized.ts';
-import type { FinishedProbe } from '../../pods/prober/probe-worker.ts';
+import type { FinishedProbe } from '../prober/probe-worker.ts';
 
 /** The registry of probes and the observer that fills it. */
 export interface ProbeMetrics {

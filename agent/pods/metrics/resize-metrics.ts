@@ -1,7 +1,7 @@
 /** Registers the metrics of resizes of pods in place, under the kubelet's names. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Pod } from '../../base/model/pod.ts';
-import type { ResizeObserver } from '../../pods/workers/pod-allocation.ts';
+import type { ResizeObserver } from '../workers/pod-allocation.ts';
 
 const DURATION_BUCKETS_MS = [
   ...[10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000],

@@ -2,9 +2,9 @@
  * Registers the metrics of volumes under the kubelet's names: the duration of volume operations, and the cleanup of
  * volumes of orphaned pods.
  */
-import type { Volume } from '../../base/model/pod.ts';
-import type { MetricsRegistry } from '../../../api/component/metrics.ts';
-import type { VolumeObserver } from '../../volumes/volume-manager.ts';
+import type { Volume } from '../base/model/pod.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { VolumeObserver } from './volume-manager.ts';
 
 /** The plugin's name by the field of the volume source. */
 const VOLUME_PLUGINS: ReadonlyMap<string, string> = new Map(

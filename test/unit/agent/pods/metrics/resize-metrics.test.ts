@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import type { NodeObject } from '../../../../../agent/base/model/node.ts';
 import type { Pod } from '../../../../../agent/base/model/pod.ts';
 import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
-import { followResizes, resizeMetrics } from '../../../../../agent/resources/statistics/resize-metrics.ts';
+import { followResizes, resizeMetrics } from '../../../../../agent/pods/metrics/resize-metrics.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 
 function podOf(resources: object, { uid = 'u', generation = 1, initContainers = [] as object[] } = {}): Pod {

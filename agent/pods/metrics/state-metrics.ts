@@ -10,7 +10,7 @@ import type { ContainerStatus } from '../../runtime/runtime.ts';
 import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../../base/model/pod-kinds.ts';
 import { followResizes } from './resize-metrics.ts';
-import { volumePlugin } from './volume-metrics.ts';
+import { volumePlugin } from '../../volumes/volume-metrics.ts';
 import { type PodStartups, podStartups } from './pod-startup.ts';
 
 interface ObservedState {

@@ -1,7 +1,7 @@
 /** Measures the agent's own loops: the duration of pod syncs and of PLEG relists. */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { isEnded, type PodSyncer } from '../../pods/workers/pod-workers.ts';
+import { isEnded, type PodSyncer } from '../workers/pod-workers.ts';
 import type { Pod, PodStatus } from '../../base/model/pod.ts';
 import { type PodStartups, STARTUP_BUCKETS } from './pod-startup.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { Pod } from '../../../../../agent/base/model/pod.ts';
-import { podStartups } from '../../../../../agent/resources/statistics/pod-startup.ts';
+import { podStartups } from '../../../../../agent/pods/metrics/pod-startup.ts';
 import { formatTime } from '../../../../../api/machinery/clock.ts';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';

@@ -2,9 +2,9 @@
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import { registerProcess } from '../../../api/component/process-metrics.ts';
 import type { Pod } from '../../base/model/pod.ts';
-import type { PodState } from '../../pods/workers/pod-workers.ts';
+import type { PodState } from '../workers/pod-workers.ts';
 import { isStaticPod } from '../../base/model/pod-kinds.ts';
-import { runningContainers } from './usage.ts';
+import { runningContainers } from '../../runtime/kuberuntime/running-containers.ts';
 
 interface AgentState {
   readonly nodeName: string;
