@@ -263,7 +263,10 @@ class DirectClient implements Client {
   }
 }
 
-/** The events that a watch has delivered and its reader has not taken. */
+/**
+ * The events that a watch has delivered and its reader has not taken. A waiting reader gets them later than the commit: Node.js
+ * sends the responses to the writers first.
+ */
 class WatchQueue {
   #events: WatchEvent[] = [];
   #next = 0;
@@ -273,7 +276,9 @@ class WatchQueue {
 
   onEvents(events: readonly WatchEvent[]): boolean {
     for (const event of events) this.#events.push(event);
-    this.#wake?.();
+    const wake = this.#wake;
+    this.#wake = undefined;
+    if (wake !== undefined) setImmediate(wake);
     this.#paused = this.#events.length - this.#next >= MAX_QUEUED_EVENTS;
     return !this.#paused;
   }

@@ -54,3 +54,23 @@ test('a watch delivers in order, more than its queue holds, and ends with its si
   assert.equal(resource.watchers, 0);
   assert.ok(resource.resumed > 0);
 });
+
+test('a reader gets events after the microtasks of their turn, so that the response to a write is sent first', async () => {
+  const { client, resource } = setUp();
+  const stop = new AbortController();
+  const seen: string[] = [];
+  const watching = (async () => {
+    for await (const event of client.watch(SECRETS, { namespace: 'n', signal: stop.signal }))
+      seen.push(event.object.metadata.name ?? '');
+  })();
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  while (resource.watchers === 0) await turn();
+  await turn();
+  resource.put('n', { metadata: { name: 'a' } });
+  for (let microtask = 0; microtask < 100; microtask += 1) await Promise.resolve();
+  assert.deepEqual(seen, []);
+  await turn();
+  assert.deepEqual(seen, ['a']);
+  stop.abort();
+  await watching;
+});
