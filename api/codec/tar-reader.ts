@@ -208,21 +208,21 @@ class ByteReader {
   /** Resolves to exactly `size` bytes, and to `undefined` if none is left. */
   async take(size: number): Promise<Buffer | undefined> {
     const pieces: Buffer[] = [];
-    for (let left = size; left > 0;) {
-      const piece = await this.some(left);
+    for (let remaining = size; remaining > 0;) {
+      const piece = await this.some(remaining);
       if (piece === undefined && pieces.length === 0) return undefined;
       if (piece === undefined) throw unexpectedEnd();
       pieces.push(piece);
-      left -= piece.length;
+      remaining -= piece.length;
     }
     return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
   }
 
   async skip(size: number): Promise<void> {
-    for (let left = size; left > 0;) {
-      const piece = await this.some(left);
+    for (let remaining = size; remaining > 0;) {
+      const piece = await this.some(remaining);
       if (piece === undefined) throw unexpectedEnd();
-      left -= piece.length;
+      remaining -= piece.length;
     }
   }
 }
@@ -233,26 +233,26 @@ const unexpectedEnd = (): Error => new Error('Unexpected end of data');
 class Content implements AsyncIterable<Buffer> {
   readonly #bytes: ByteReader;
   readonly #padding: number;
-  #left: number;
+  #remainingBytes: number;
 
   constructor(bytes: ByteReader, sizeBytes: number) {
     this.#bytes = bytes;
-    this.#left = sizeBytes;
+    this.#remainingBytes = sizeBytes;
     this.#padding = paddingOf(sizeBytes);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
-    while (this.#left > 0) {
-      const piece = await this.#bytes.some(this.#left);
+    while (this.#remainingBytes > 0) {
+      const piece = await this.#bytes.some(this.#remainingBytes);
       if (piece === undefined) throw unexpectedEnd();
-      this.#left -= piece.length;
+      this.#remainingBytes -= piece.length;
       yield piece;
     }
   }
 
   /** Skips what was not read, and what fills the last block. */
   async skip(): Promise<void> {
-    await this.#bytes.skip(this.#left + this.#padding);
-    this.#left = 0;
+    await this.#bytes.skip(this.#remainingBytes + this.#padding);
+    this.#remainingBytes = 0;
   }
 }

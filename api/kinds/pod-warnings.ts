@@ -124,9 +124,9 @@ function goneAnnotationWarnings(meta: ObjectMeta | undefined, at: string): strin
 function hostAliasWarnings(spec: PodSpec, at: string): string[] {
   const seen = new Set<string>();
   return (spec.hostAliases ?? []).flatMap(({ ip = '' }, index) => {
-    const repeated = seen.has(ip);
+    const isRepeated = seen.has(ip);
     seen.add(ip);
-    return repeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${quoteText(ip)}`] : [];
+    return isRepeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${quoteText(ip)}`] : [];
   });
 }
 
@@ -256,9 +256,9 @@ const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field i
 
 /** Returns a warning about the annotation that the field `seccompProfile` has replaced, unless the pod also sets the field. */
 function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
-  const given =
+  const isDeprecated =
     meta?.annotations?.[SECCOMP_POD_ANNOTATION] !== undefined && spec.securityContext?.seccompProfile === undefined;
-  return given ? [`${at}[${SECCOMP_POD_ANNOTATION}]: ${SECCOMP_TEXT}`] : [];
+  return isDeprecated ? [`${at}[${SECCOMP_POD_ANNOTATION}]: ${SECCOMP_TEXT}`] : [];
 }
 
 function containerAnnotationWarnings(

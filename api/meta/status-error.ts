@@ -132,7 +132,7 @@ export function newBadRequest(message: string): StatusError {
   return newStatusError(400, 'BadRequest', message);
 }
 
-/** Creates a 410 with reason `Expired`: the requested history is no longer available. */
+/** Returns a 410 with reason `Expired`: the requested history is no longer available. */
 export function newExpired(message: string): StatusError {
   return newStatusError(410, 'Expired', message);
 }
@@ -201,7 +201,7 @@ const shortened = (text: string): string =>
     ? text
     : `${text.slice(0, MAX_INVALID_CHARS)}... (${text.length - MAX_INVALID_CHARS} more characters)`;
 
-/** Creates a 422 for an object of `kind`. Several errors are listed in brackets, without duplicate texts. */
+/** Returns a 422 for an object of `kind`. Several errors are listed in brackets, without duplicate texts. */
 export function newInvalid(kind: Subject, name: string, errors: readonly FieldError[]): StatusError {
   const causes: { reason: string; message: string; field: string }[] = [];
   const seen = new Set<string>();

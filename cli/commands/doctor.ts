@@ -1,4 +1,4 @@
-/** `orchlet doctor` checks the host, one line for each check, with a remedy where something is missing. */
+/** `orchlet doctor` checks the host, or with `--data` a database, and names a remedy where something is missing. */
 import { stringifyJson } from '../../api/codec/json.ts';
 import { quoteText } from '../../api/meta/quote.ts';
 import { existsSync } from 'node:fs';

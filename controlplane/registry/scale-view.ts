@@ -79,12 +79,12 @@ export function withOwners(scale: Scale, { metadata }: KubeObject, replicasPath:
  * number, so nobody owns it.
  */
 export function disownReplicas({ metadata }: KubeObject, replicasPath: readonly string[]): void {
-  const left = (metadata.managedFields ?? []).flatMap((entry) => {
+  const managedFields = (metadata.managedFields ?? []).flatMap((entry) => {
     if (!hasField(entry.fieldsV1, replicasPath)) return [entry];
     const fieldsV1 = withoutField(entry.fieldsV1 ?? {}, replicasPath);
     return isEmpty(fieldsV1) ? [] : [{ ...entry, fieldsV1 }];
   });
-  if (left.length > 0) metadata.managedFields = left;
+  if (managedFields.length > 0) metadata.managedFields = managedFields;
   else delete metadata.managedFields;
 }
 
@@ -98,8 +98,8 @@ function hasField(set: JsonValue | undefined, path: readonly string[]): boolean 
 function withoutField(set: JsonObject, [name = '', ...below]: readonly string[]): JsonObject {
   const { [`f:${name}`]: inner, ...others } = set;
   if (!isJsonObject(inner) || below.length === 0) return others;
-  const left = withoutField(inner, below);
-  return isEmpty(left) ? others : { ...others, [`f:${name}`]: left };
+  const remainder = withoutField(inner, below);
+  return isEmpty(remainder) ? others : { ...others, [`f:${name}`]: remainder };
 }
 
 /** Whether the set of fields has no entries. A set with the entry `.` alone, which is the field itself, is not empty. */

@@ -146,11 +146,11 @@ function surplus({ set, hash, nowMs }: DaemonInput, running: readonly Pod[]): Po
   if (surgeOf(set, 1) === 0) return sorted.slice(1);
   const [current, ...others] = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === hash);
   const [old, ...older] = sorted.filter((pod) => pod.metadata.labels?.[REVISION_HASH] !== hash);
-  const replaced =
+  const isReplaced =
     old !== undefined &&
     current !== undefined &&
     (!isPodReady(old) || isPodAvailable(current, set.spec?.minReadySeconds ?? 0, nowMs));
-  return [...others, ...older, ...(replaced ? [old] : [])];
+  return [...others, ...older, ...(isReplaced ? [old] : [])];
 }
 
 /** Returns `maxSurge` as a number of pods. Percentages of `total` are rounded up. */

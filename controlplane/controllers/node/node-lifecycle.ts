@@ -181,10 +181,10 @@ class NodeLifecycle {
     if (status === 'True') return 'no';
     // If no node of any zone is ready, the control plane itself is probably cut off.
     if (this.#zones.isDark) return 'no';
-    const evicting = node.spec?.taints?.some(
+    const isEvicting = node.spec?.taints?.some(
       ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY_TAINT || key === UNREACHABLE_TAINT),
     );
-    if (evicting === true) return 'yes';
+    if (isEvicting === true) return 'yes';
     const zone = zoneOf(node);
     const limiter = this.#limiterOf(zone, this.#zones.state(zone), this.#zones.size(zone));
     return limiter?.tryAccept() === true ? 'yes' : 'later';
@@ -195,9 +195,9 @@ class NodeLifecycle {
     const existing = this.#limiters.get(zone);
     if (existing?.state === state) return existing.limiter;
     const { clock, options } = this.#environment;
-    const large = size > options.largeClusterSizeThreshold;
+    const isLarge = size > options.largeClusterSizeThreshold;
     const qps =
-      state === 'PartialDisruption' ? (large ? options.secondaryNodeEvictionRate : 0) : options.nodeEvictionRate;
+      state === 'PartialDisruption' ? (isLarge ? options.secondaryNodeEvictionRate : 0) : options.nodeEvictionRate;
     const limiter = qps === 0 ? undefined : new RateLimiter({ clock, qps, burst: 1 });
     this.#limiters.set(zone, { state, limiter });
     return limiter;

@@ -118,8 +118,8 @@ export const daemonSets: Strategy<DaemonSet> = {
   },
   prepareForUpdate(object, old) {
     templated.prepareForUpdate(object, old);
-    const changed = !equalAs(POD_TEMPLATE, object.spec?.template, old.spec?.template);
-    setTemplateGeneration(object, templateGeneration(old) + (changed ? 1 : 0));
+    const isChanged = !equalAs(POD_TEMPLATE, object.spec?.template, old.spec?.template);
+    setTemplateGeneration(object, templateGeneration(old) + (isChanged ? 1 : 0));
   },
   validateCreate: daemonSetErrors,
   validateUpdate: (object, old) => [

@@ -84,10 +84,10 @@ const namespaces: Strategy<Namespace> = {
     },
     validateUpdate(object) {
       const { phase = '' } = object.status ?? {};
-      const terminating = object.metadata.deletionTimestamp !== undefined;
-      if (!terminating && phase !== 'Active')
+      const isTerminating = object.metadata.deletionTimestamp !== undefined;
+      if (!isTerminating && phase !== 'Active')
         return [invalid('status.Phase', phase, "may only be 'Active' if `deletionTimestamp` is empty")];
-      if (terminating && phase !== 'Terminating')
+      if (isTerminating && phase !== 'Terminating')
         return [invalid('status.Phase', phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")];
       return [];
     },
