@@ -2,6 +2,7 @@
  * Registers the metrics of authentication that the API server and the agent share, with the names of Kubernetes' API server
  * library.
  */
+import { onFirstUse } from './by-labels.ts';
 import type { Histogram, MetricsRegistry } from './metrics.ts';
 
 const HOUR = 3600;
@@ -45,11 +46,13 @@ export function tokenCacheMetrics(registry: MetricsRegistry): TokenCacheMetrics 
     help: 'Tokens that are being verified, or wait for the verification of the same token.',
     labels,
   });
+  const seriesOf = onFirstUse((status) => ({ count: requests.with(status), time: durations.with(status) }));
   for (const status of ['blocked', 'in_flight']) active.with(status).set(0);
   return {
     looked(status, seconds) {
-      requests.with(status).inc();
-      durations.with(status).observe(seconds);
+      const { count, time } = seriesOf(status);
+      count.inc();
+      time.observe(seconds);
     },
     fetched: (status) => fetches.with(status).inc(),
     active: (status, by) => active.with(status).inc(by),

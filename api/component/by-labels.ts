@@ -64,3 +64,16 @@ const NO_LABELS: readonly string[] = [''];
 
 /** Returns the path of a series in the tree of labels. A metric without labels has one series, whose path is the empty text. */
 const pathOf = (labels: readonly string[]): readonly string[] => (labels.length === 0 ? NO_LABELS : labels);
+
+/**
+ * Returns a function that creates what belongs to a label on its first use, and returns the same later. One lookup then finds
+ * several series of a request.
+ */
+export function onFirstUse<L extends string, T>(create: (label: L) => T): (label: L) => T {
+  const created = new Map<L, T>();
+  return (label) => {
+    let found = created.get(label);
+    if (found === undefined) created.set(label, (found = create(label)));
+    return found;
+  };
+}

@@ -47,8 +47,11 @@ const remembered = new WeakMap<RequestPath, Map<string, RequestInfo>>();
  * called only if the verb or the name depends on it.
  */
 export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
-  const known = remembered.get(from)?.get(method);
-  if (known !== undefined) return known;
+  return remembered.get(from)?.get(method) ?? parseOnce(method, from, query);
+}
+
+/** Parses the info and remembers it if it does not depend on the query. */
+function parseOnce(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
   let usesQuery = false;
   const info = infoOf(method, from, () => {
     usesQuery = true;

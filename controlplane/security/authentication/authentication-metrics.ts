@@ -4,7 +4,8 @@ import {
   type TokenCacheMetrics,
   tokenCacheMetrics,
 } from '../../../api/component/authentication-metrics.ts';
-import type { Counter, Histogram, MetricsRegistry } from '../../../api/component/metrics.ts';
+import { onFirstUse } from '../../../api/component/by-labels.ts';
+import type { Counter, MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Authenticated, Authenticator } from './authentication.ts';
 
 const doublingFrom = (first: number, count: number): number[] =>
@@ -86,22 +87,15 @@ function measured(registry: MetricsRegistry, inner: Authenticator, monotonic: ()
     help: 'Requests by user.',
     labels: ['username'],
   });
-  const series = new Map<string, { readonly count: Counter; readonly time: Histogram }>();
+  const seriesOf = onFirstUse((result) => ({ count: attempts.with(result), time: durations.with(result) }));
   const ended = (result: 'success' | 'failure' | 'error', startMs: number): void => {
-    let found = series.get(result);
-    if (found === undefined)
-      series.set(result, (found = { count: attempts.with(result), time: durations.with(result) }));
-    found.count.inc();
-    found.time.observe((monotonic() - startMs) / 1000);
+    const { count, time } = seriesOf(result);
+    count.inc();
+    time.observe((monotonic() - startMs) / 1000);
   };
-  const byUser = new Map<string, Counter>();
-  const countUser = (label: string): void => {
-    let counter = byUser.get(label);
-    if (counter === undefined) byUser.set(label, (counter = users.with(label)));
-    counter.inc();
-  };
+  const userCounter = onFirstUse((label) => users.with(label));
   const answered = (authenticated: Authenticated | undefined, startMs: number): Authenticated | undefined => {
-    if (authenticated !== undefined) countUser(userLabel(authenticated.user.name));
+    if (authenticated !== undefined) userCounter(userLabel(authenticated.user.name)).inc();
     ended(authenticated === undefined ? 'failure' : 'success', startMs);
     return authenticated;
   };

@@ -11,8 +11,14 @@ export const INVALID_BEARER_TOKEN = 'invalid bearer token';
 const NO_AUDIENCES: readonly string[] = [];
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 
-/** A header without blanks beside the one before the token, which need not be split. */
-const USUAL_HEADER = /^Bearer ([^ \t]+)$/;
+const PREFIX = 'Bearer ';
+
+/** Whether the header has the usual prefix and no other blanks, so that it need not be split. */
+const isUsual = (header: string): boolean =>
+  header.startsWith(PREFIX) &&
+  header.length > PREFIX.length &&
+  !header.includes(' ', PREFIX.length) &&
+  !header.includes('\t', PREFIX.length);
 
 /**
  * Returns the bearer token of a request, and `undefined` if it has none. If blanks precede the token, it is ignored with a
@@ -21,8 +27,7 @@ const USUAL_HEADER = /^Bearer ([^ \t]+)$/;
 function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
-  const usual = USUAL_HEADER.exec(header)?.[1];
-  if (usual !== undefined) return usual;
+  if (isUsual(header)) return header.slice(PREFIX.length);
   // Only the white space of HTTP is trimmed: any other character is part of the token.
   const [scheme = '', token, ...more] = trim(header, ' \t').split(' ');
   if (token === undefined || scheme.toLowerCase() !== 'bearer') return websocketToken(credentials);

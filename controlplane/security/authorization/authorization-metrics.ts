@@ -1,5 +1,6 @@
 /** Registers the metrics of authorization, under kube-apiserver's names. */
-import type { Counter, Histogram, MetricsRegistry } from '../../../api/component/metrics.ts';
+import { onFirstUse } from '../../../api/component/by-labels.ts';
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Authorizer, Decision } from './authorization.ts';
 
 const BUCKETS = Array.from({ length: 15 }, (_, i) => 0.001 * 2 ** i);
@@ -26,11 +27,11 @@ export function authorizationMetrics(registry: MetricsRegistry): AuthorizationMe
   });
   return {
     counted(authorizer, { type, name }) {
-      const note = (answer: Decision): Decision => {
-        if (answer.decision !== 'no-opinion') decisions.with(type, name, RESULTS[answer.decision]).inc();
-        return answer;
+      const counterOf = onFirstUse((decision: Decision['decision']) => decisions.with(type, name, RESULTS[decision]));
+      const note = ({ decision }: Decision): void => {
+        if (decision !== 'no-opinion') counterOf(decision).inc();
       };
-      return watched(authorizer, () => note);
+      return watched(authorizer, () => 0, note);
     },
     measured: (authorizer, monotonic) => measured(registry, authorizer, monotonic),
   };
@@ -48,32 +49,33 @@ function measured(registry: MetricsRegistry, authorizer: Authorizer, monotonic: 
     labels: ['result'],
     buckets: BUCKETS,
   });
-  const series = new Map<string, { readonly count: Counter; readonly time: Histogram }>();
-  return watched(authorizer, () => {
-    const startMs = monotonic();
-    return (answer) => {
-      const isFault = answer.evaluationError !== undefined && answer.decision === 'no-opinion';
-      const result = isFault ? 'error' : RESULTS[answer.decision];
-      let found = series.get(result);
-      if (found === undefined)
-        series.set(result, (found = { count: attempts.with(result), time: durations.with(result) }));
-      found.count.inc();
-      found.time.observe((monotonic() - startMs) / 1000);
-      return answer;
-    };
+  const seriesOf = onFirstUse((result) => ({ count: attempts.with(result), time: durations.with(result) }));
+  return watched(authorizer, monotonic, (answer, startMs) => {
+    const isFault = answer.evaluationError !== undefined && answer.decision === 'no-opinion';
+    const result = isFault ? 'error' : RESULTS[answer.decision];
+    const { count, time } = seriesOf(result);
+    count.inc();
+    time.observe((monotonic() - startMs) / 1000);
   });
 }
 
-/**
- * Calls `begin` before the authorization, and passes the decision to the function that it returns. Synchronous if the
- * authorizer is.
- */
-function watched(inner: Authorizer, begin: () => (answer: Decision) => Decision): Authorizer {
+/** Calls `note` with each decision, and the time at which its authorization began. Synchronous if the authorizer is. */
+function watched(
+  inner: Authorizer,
+  monotonic: () => number,
+  note: (answer: Decision, startMs: number) => void,
+): Authorizer {
   return {
     authorize(attributes) {
-      const note = begin();
+      const startMs = monotonic();
       const answer = inner.authorize(attributes);
-      return answer instanceof Promise ? answer.then(note) : note(answer);
+      if (answer instanceof Promise)
+        return answer.then((decision) => {
+          note(decision, startMs);
+          return decision;
+        });
+      note(answer, startMs);
+      return answer;
     },
   };
 }

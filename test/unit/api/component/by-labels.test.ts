@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { ByLabels } from '../../../../api/component/by-labels.ts';
+import { ByLabels, onFirstUse } from '../../../../api/component/by-labels.ts';
 
 const LABELS = fc.array(fc.constantFrom('', 'a', 'b', 'a\u0000b'), { minLength: 3, maxLength: 3 });
 
@@ -43,4 +43,13 @@ test('a series without labels is one', () => {
   assert.deepEqual(map.get([]), { at: 1 });
   map.delete([]);
   assert.ok(map.isEmpty);
+});
+
+test('what belongs to a label is created on its first use, and once', () => {
+  const created: string[] = [];
+  const of = onFirstUse((label: string) => ({ at: created.push(label) }));
+  assert.deepEqual(created, []);
+  assert.equal(of('a'), of('a'));
+  assert.notEqual(of('a'), of('b'));
+  assert.deepEqual(created, ['a', 'b']);
 });
