@@ -64,14 +64,13 @@ export function containersToRemove(
   const toRemove: ContainerStatus[] = [];
   let keptGroups: ContainerStatus[][] = [];
   for (const group of groups.values()) {
+    const [first] = group;
+    if (first === undefined || !podExists(uidOf(first))) {
+      toRemove.push(...group);
+      continue;
+    }
     const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
-    const [first] = newestFirst;
-    const keptCount =
-      first === undefined || !podExists(uidOf(first))
-        ? 0
-        : policy.keptPerContainer < 0
-          ? newestFirst.length
-          : policy.keptPerContainer;
+    const keptCount = policy.keptPerContainer < 0 ? newestFirst.length : policy.keptPerContainer;
     toRemove.push(...newestFirst.slice(keptCount));
     keptGroups.push(newestFirst.slice(0, keptCount));
   }

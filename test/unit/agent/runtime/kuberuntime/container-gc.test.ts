@@ -80,6 +80,21 @@ describe('dead containers', () => {
     assert.deepEqual(gone(containers, { keptPerContainer: 2, keptInTotal: 2 }), ['a/main/0', 'a/main/1']);
     assert.deepEqual(gone(containers, { keptPerContainer: -1, keptInTotal: -1 }), []);
   });
+
+  it('of removed pods take no part of the total', () => {
+    const kept = [
+      dead('a/main/0', 1),
+      dead('a/main/1', 2),
+      dead('b/main/0', 3),
+      dead('b/main/1', 4),
+      dead('b/main/2', 5),
+    ];
+    const removed = [dead('gone/main/0', 6), dead('gone/other/0', 7)];
+    assert.deepEqual(
+      gone([...kept, ...removed], { keptPerContainer: 3, keptInTotal: 4 }, (uid) => uid !== 'gone'),
+      ['b/main/0', 'gone/main/0', 'gone/other/0'],
+    );
+  });
 });
 
 describe('logs', () => {
