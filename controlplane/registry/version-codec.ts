@@ -157,7 +157,11 @@ export class VersionCodec {
     const { conversion } = this.#version;
     if (conversion === undefined) return open(client);
     if (conversion.convertAll === undefined)
-      return open({ onEvents: (events) => client.onEvents(this.#shared(events)), onEnd: () => client.onEnd() });
+      return open({
+        isPatient: client.isPatient === true,
+        onEvents: (events) => client.onEvents(this.#shared(events)),
+        onEnd: () => client.onEnd(),
+      });
     const convert = (events: readonly WatchEvent[]): readonly WatchEvent[] | Promise<readonly WatchEvent[]> => {
       const ready = this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
       return ready === undefined ? this.#shared(events) : ready.then(() => this.#shared(events));

@@ -1,4 +1,4 @@
-/** Tests lists in a version whose conversion webhook fails. */
+/** Tests lists and watches in a version whose objects are converted, also by a webhook that fails. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { newFieldSelector } from '../../../../api/meta/field-selector.ts';
@@ -59,4 +59,21 @@ test('a watch in a version whose webhook fails is refused, and not opened', asyn
     return true;
   });
   assert.equal(opened, 0);
+});
+
+test('a watch in a version that the server converts is as patient as its client', async () => {
+  const renaming = new VersionCodec({
+    store: {},
+    info: {},
+    conversion: { fromStored: (object: unknown) => object },
+  } as unknown as ReadVersion);
+  for (const isPatient of [true, false]) {
+    let opened: WatchSink | undefined;
+    const client: WatchSink = { isPatient, onEvents: () => true, onEnd: () => undefined };
+    await renaming.watch(client, (sink) => {
+      opened = sink;
+      return Promise.resolve({ resume: () => undefined, close: () => undefined });
+    });
+    assert.equal(opened?.isPatient, isPatient);
+  }
 });
