@@ -158,12 +158,16 @@ export function otherVersions(
   };
 }
 
-/** Calls the function once for each object, as long as the object exists. */
+/** Calls the function once for each object, as long as the object exists, and again after a failure. */
 function onceFor(convert: (object: KubeObject) => Promise<KubeObject>): (object: KubeObject) => Promise<KubeObject> {
   const converted = new WeakMap<KubeObject, Promise<KubeObject>>();
   return (object) => {
-    const result = converted.get(object) ?? convert(object);
+    const known = converted.get(object);
+    if (known !== undefined) return known;
+    const result = convert(object);
     converted.set(object, result);
+    // The caller gets the failure.
+    result.catch(() => converted.delete(object));
     return result;
   };
 }

@@ -158,6 +158,21 @@ test('a webhook converts each object of a write once to the version of an owner'
   assert.deepEqual(converted, ['{"a":"one"} to v1', '{"a":"two"} to v1']);
 });
 
+test('a conversion that has failed is tried again', async () => {
+  let calls = 0;
+  const lookup = otherVersions(definition, version('v2', v2), metadata, (object) => {
+    calls += 1;
+    return calls === 1 ? Promise.reject(new Error('the webhook is down')) : Promise.resolve(object);
+  });
+  const other = lookup('g.io/v1');
+  assert(typeof other === 'object');
+  const object = thing('g.io/v2', { a: 'one' });
+  await assert.rejects(async () => await other.convert(object), /the webhook is down/);
+  assert.equal(await other.convert(object), object);
+  assert.equal(await other.convert(object), object);
+  assert.equal(calls, 2);
+});
+
 test('a refused update warns of rules that unchanged values break, as an accepted one does', async () => {
   const positive = { 'x-kubernetes-validations': [{ rule: 'self > 0' }] };
   const schema: JsonSchema = {
