@@ -127,8 +127,8 @@ export async function clusterServices(base: Base, deps: ClusterServicesDeps): Pr
 }
 
 /**
- * Returns the domain of the cluster, or '' if it is not known. If the node takes the name servers from that service, the
- * domain is the default one: otherwise short names of its pods would not resolve.
+ * Returns the domain of the cluster, or '' if it is not known. If the node takes the name servers from the service `kube-dns`,
+ * the domain is the default one: otherwise short names of its pods would not resolve.
  */
 export function clusterDomainOf(
   flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,

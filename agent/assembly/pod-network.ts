@@ -1,6 +1,6 @@
 /**
- * Starts the network between the pods of this node and those of other nodes by `--pod-network`. With `auto`, the network is
- * on in clusters whose nodes provide the services themselves, because these have no network plugin.
+ * Starts the network between the pods of this node and those of other nodes by `--pod-network`. With `auto`, clusters whose
+ * nodes provide the services themselves select the mode, and others have a network plugin.
  */
 import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
@@ -112,7 +112,7 @@ export async function chosenMode(
   return mode === 'none' ? undefined : mode;
 }
 
-/** Returns the mode that the annotation selects. It is `vxlan` without one, because earlier control planes do not set it. */
+/** Returns the mode that the annotation selects. The default is `vxlan`, because earlier control planes do not set it. */
 export const modeOfCluster = (annotation: string): NetworkMode | 'none' =>
   annotation === 'none' || annotation === 'wireguard' || annotation === 'routes' ? annotation : 'vxlan';
 

@@ -1,6 +1,6 @@
 /**
  * Limits the sizes of folders by project quotas of their filesystem (ext4, XFS). Node.js has no ioctl(2) and quotactl(2),
- * so the programs `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) are run instead. It does not stop processes with
+ * so the programs `chattr`, `lsattr` (e2fsprogs) and `setquota` (quota) are run instead. A limit does not stop processes with
  * CAP_SYS_RESOURCE, nor users who may change the project of their files, as root of a container without a user namespace
  * may.
  */

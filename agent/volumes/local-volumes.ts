@@ -1,6 +1,6 @@
 /**
  * The local volumes of this node: one folder for each below the agent's own root of volumes. The control plane asks for them by
- * name, never by path, and each step uses descriptors, so that nothing outside of the root is created or removed.
+ * name, never by path, and folders are made and removed through descriptors, so that nothing outside of the root is.
  *
  * A folder that is removed gets another name at once. Its content follows in the background, after restarts as well.
  *

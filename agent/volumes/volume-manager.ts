@@ -1,6 +1,6 @@
 /**
- * The volume manager mounts the volumes of a pod under `<root>/pods/<uid>/volumes/<plugin>/<name>`, keeps their content up to
- * date while the pod exists, and removes them with it.
+ * The volume manager mounts the volumes of a pod below `<root>/pods/<uid>`, most at `volumes/<plugin>/<name>`, keeps their
+ * content up to date while the pod exists, and unmounts them after it has terminated. What only this pod used is removed.
  *
  * Each pod has one operation at a time, so a volume that hangs blocks only its own pod. The state is read from the host (mounts
  * and directories), so that a restarted agent finds it.

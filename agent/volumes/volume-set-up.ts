@@ -160,7 +160,7 @@ export class VolumeSetUp {
     const plugin = payloadPlugin(volume);
     const path = this.#volumePath(pod, plugin, volume.name);
     await mkdir(path, { recursive: true, mode: 0o777 });
-    // Secrets are never written to a disk. Kernels before 6.4 have no option that keeps them out of the swap.
+    // The content is in memory, because it may be secret. Kernels before 6.4 have no option that keeps it out of the swap.
     if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
       await this.#options.mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, ['noswap'], []);
     await inDirectory(path, async (directory) => {

@@ -19,7 +19,7 @@ import { timeFunctions } from './time.ts';
 import { type CelType, dyn } from './types.ts';
 import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 
-/** The cost limit of one expression. */
+/** The cost limit of one evaluation. */
 const CALL_BUDGET = 1_000_000;
 
 /** The maximum number of faults in a message. Each quotes its line, so many faults in a long line would fill the memory. */
@@ -158,7 +158,7 @@ export function compile(source: string, environment: CelEnvironment): Program {
   };
 }
 
-/** Evaluates like `run`, and waits for pending values. */
+/** Evaluates like `run`, and again after each pending value. The budget is charged for every evaluation. */
 export async function runWaiting(
   program: Program,
   bindings: (name: string) => unknown,

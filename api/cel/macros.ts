@@ -208,7 +208,9 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
   return [dyn, dyn];
 }
 
-/** Assigns the items of a list with their index, or the entries of a map with their key, to the slots one after another. */
+/**
+ * Assigns the items of a list or the keys of a map to the slot one after another. Two slots get index and item, or key and value.
+ */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);
   const { locals } = frame;

@@ -88,7 +88,7 @@ export class MessageValue {
   }
 }
 
-/** A map that an expression has built. */
+/** A map that is not read from JSON, such as one that an expression has built. */
 export type CelMap = Map<string | bigint | boolean, CelValue>;
 /** An object whose members are JSON. */
 type CelObject = { readonly [key: string]: unknown };

@@ -41,7 +41,7 @@ interface HttpClientOptions extends TransportOptions {
   /** The timeout of a response. Watches and `raw` requests have none. */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
-  /** The maximum size of a response, watches excepted. The default is 512 MiB, the limit of texts in Node.js. */
+  /** The maximum size of a response; watches and `raw` have none. The default is 512 MiB, the limit of texts in Node.js. */
   readonly largestResponseBytes?: number;
   readonly observe?: RequestObserver;
 }

@@ -10,7 +10,7 @@ import { invalid, type FieldError } from './field-error.ts';
 export interface Ip {
   readonly family: 4 | 6;
   readonly value: bigint;
-  /** Whether the address was written as `::ffff:1.2.3.4`. */
+  /** Whether the address was written in the form of IPv6, such as `::ffff:1.2.3.4`. Its family is 4. */
   readonly mapped: boolean;
 }
 

@@ -1,13 +1,13 @@
-/** Names the annotations by which agents and the control plane exchange facts: one of them writes, the other reads. */
+/** Names the annotations by which agents and the control plane exchange facts. */
 
 /**
- * The keys of a node's serving certificate, separated by commas. Its agent writes it to the Node. The control plane accepts
- * only a server with one of these keys as the agent of the node.
+ * The hashes of the public keys of a node's serving certificates, separated by commas. Its agent writes it to the Node. The
+ * control plane accepts only a server with one of these keys as the agent of the node.
  */
 export const SERVING_KEYS = 'orchlet.local/serving-keys';
 /**
- * The ports on which the host of a node listens. Its agent writes it to the Node. No service gets one of them from the load
- * balancer.
+ * The ports on which the host of a node listens. Its agent writes it to the Node. The load balancer gives none of them to a
+ * service at this node.
  */
 export const LISTENING_PORTS = 'orchlet.local/listening-ports';
 /** The public key with which a node receives WireGuard packets, as base64. Its agent writes it to the Node. */

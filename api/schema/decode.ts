@@ -47,7 +47,7 @@ export function decodeStruct(struct: StructType, value: unknown, options: Decode
   return { value: walk.finish(walk.struct(struct, value as JsonObject)), unknown: walk.unknown };
 }
 
-/** Returns the message of a `strict decoding error` for unknown names. */
+/** Returns the part of a `strict decoding error` for each unknown name. */
 export function unknownFieldErrors(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field "${path}"`);
 }
@@ -110,8 +110,8 @@ class Walk {
       this.#fields.push(field.goEmbedded === undefined ? key : `${field.goEmbedded}.${key}`);
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
-      // Like a list that Go has decoded, an empty one differs from an absent one until the object is stored (`completeStruct`).
       if (decoded === null && field.type.kind === 'scalar' && field.type.message !== undefined) continue;
+      // As in Go, an empty list or map differs from an absent one until the object is stored (`completeStruct`).
       if (field.presence !== 'omit' || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;

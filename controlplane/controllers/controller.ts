@@ -44,7 +44,7 @@ interface LoopOptions {
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** An informer that must be synced before the loop starts. */
+/** What must be synced before the loop starts, such as an informer. */
 interface Cache {
   synced(signal?: AbortSignal): Promise<void>;
 }
@@ -94,9 +94,9 @@ export class ReconcileLoop {
       ...(turns === undefined ? {} : { turns }),
       reconcile: this.#options.reconcile,
       onError: (error, key, failures) => {
-        // Another client wrote the object first; the next reconciliation gets its version.
+        // Another client wrote or deleted the object first. The next reconciliation gets the newest state.
         if (isConflict(error) || (isNotFound(error) && failures < 3))
-          logger.debug({ key, failures, err: error }, 'A newer version was written meanwhile');
+          logger.debug({ key, failures, err: error }, 'The object was written or deleted meanwhile; trying again');
         else if (isStatusError(error))
           logger.warn({ key, failures, err: error }, 'An object could not be reconciled; trying again');
         else logger.error({ key, failures, err: error }, 'An object could not be reconciled; trying again');

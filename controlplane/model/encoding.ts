@@ -1,4 +1,4 @@
-/** Defines the interface between the server and the encodings other than JSON. */
+/** Defines the interface between the server and the encodings of objects other than their plain JSON. */
 import type { Entry } from './rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 
@@ -24,7 +24,7 @@ export interface TableRowOptions {
   readonly nowMs: number;
 }
 
-/** Encodes entries in the forms that clients can ask for beside JSON. */
+/** Encodes entries in the forms that clients can ask for beside their plain JSON. */
 export interface Encodings {
   /** Whether the kind has a protobuf form (custom resources have none). `kind` may be a kind without a resource (`Scale`). */
   hasProtobuf(group: string, version: string, kind: string): boolean;
@@ -53,8 +53,8 @@ export interface Encodings {
   /** Encodes a `WatchEvent` message around the parts of the enveloped object, without its length prefix. */
   protobufWatchEvent(type: string, envelopedObject: readonly Buffer[]): readonly Buffer[];
   /**
-   * Opens the envelope of a body and decodes its content. The envelope may leave out version or kind. It returns these two
-   * alone for an unknown kind. Throws a 400, which is a `MessageError` if the content cannot be decoded.
+   * Opens the envelope of a body and decodes its content. The envelope may leave out version or kind. For an unknown kind,
+   * returns these two alone. Throws a 400, which is a `MessageError` if the content cannot be decoded.
    */
   decodeProtobuf(bytes: Buffer, expected: { readonly apiVersion: string; readonly kind: string }): unknown;
 

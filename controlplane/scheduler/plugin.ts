@@ -43,7 +43,7 @@ export interface PodMove {
 
 /** A filter for one pod. `check` returns undefined for a node that fits. */
 export interface PreparedFilter {
-  /** The names of the only nodes that can pass, which may be unknown. Absent if all nodes must be checked. */
+  /** The names of the only nodes that can pass. Some may not exist. Absent if all nodes must be checked. */
   readonly onlyNodes?: ReadonlySet<string>;
   /** Returns why the node does not fit, or `undefined`. Throws `FilterError`. */
   check(node: NodeInfo): Rejection | undefined;

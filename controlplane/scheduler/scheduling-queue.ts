@@ -214,7 +214,7 @@ export class SchedulingQueue {
     this.#arm(queued.waitingSinceMs + MAX_WAIT_MS);
   }
 
-  /** Records that the pod may not be tried before a change that concerns the filter. This counts as no attempt. */
+  /** Records that the filter rejected the pod before it was tried on a node. This counts as no attempt. */
   gated(uid: string, filter: string): void {
     const queued = this.#pods.get(uid);
     if (queued === undefined) return;

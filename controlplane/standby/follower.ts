@@ -31,7 +31,7 @@ interface FollowerOptions {
   readonly completeAtMs: number;
   /** Called whenever the copy is complete. */
   readonly onComplete: (atMs: number) => void;
-  /** Called when the thread of the copy is lost: the process must exit. */
+  /** Called when the thread of the copy is lost or the outcome of a write is unknown: the process must exit. */
   readonly onLost: (error: Error) => void;
 }
 

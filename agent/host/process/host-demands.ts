@@ -1,6 +1,6 @@
 /**
- * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), and sets the OOM
- * score and the open file limit of its own process. An unmet requirement is an error with the kubelet's message.
+ * Checks the agent's requirements on the host before it starts (no swap, kernel parameters, cgroup v2), or sets the kernel
+ * parameters. Also sets the OOM score and the open file limit of its own process.
  */
 import { execFile } from 'node:child_process';
 import { access, readFile, writeFile } from 'node:fs/promises';
@@ -23,8 +23,8 @@ export interface HostDemands {
 }
 
 /**
- * The kernel parameters of a node: memory overcommit, no panic when memory runs out, a restart after a panic, and enough keys
- * for containers.
+ * The kernel parameters of a node: memory overcommit, no panic when memory runs out, a panic after a fault of the kernel, a
+ * restart after a panic, and enough keys for containers.
  */
 export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'vm/overcommit_memory': 1,

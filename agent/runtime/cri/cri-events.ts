@@ -1,7 +1,8 @@
 /**
  * Produces the runtime boundary's events for a CRI runtime. If the runtime has container events, this module subscribes
- * to them. For an older runtime it compares the lists of containers: after requests of this agent that changed them, after an
- * exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
+ * to them. For an older runtime it compares the lists of containers: after requests of this agent that changed them, except
+ * first starts, which it reports without a list, after an exit event from containerd's own event service (until the lists show
+ * the exit), and otherwise periodically.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { type Clock, pause } from '../../../api/machinery/clock.ts';
@@ -163,7 +164,7 @@ async function compareLists(
     if (either.aborted) return;
     hasExitEvents = false;
     requestList();
-    logger.debug({ err: error }, 'The container runtime has no event stream, polling every second');
+    logger.debug({ err: error }, 'The container runtime sends no exit events, polling every second');
   };
   const onExit = (id: string): void => {
     unlistedExits.add(id);

@@ -1,8 +1,9 @@
 /**
- * Owns the node's pod network in Docker: one user-defined bridge whose subnet is the pod CIDR and whose gateway is the first
- * address. The network's name is derived from the agent's instance, so that two clusters on one host use different networks.
+ * Owns the node's pod network in Docker: one user-defined bridge whose subnet is the pod CIDR, unless another network or
+ * interface uses that. The network's name is derived from the agent's instance, so that two clusters on one host use different
+ * networks.
  *
- * A network that carries pods is never recreated: a changed pod CIDR takes effect when the last pod is gone.
+ * A network that carries pods is never recreated: a changed pod CIDR takes effect only after the last pod is gone.
  */
 import { readFileSync } from 'node:fs';
 import { readdir, writeFile } from 'node:fs/promises';

@@ -35,7 +35,7 @@ export function restartingRequests(container: Container): string | undefined {
   return restarting.map((resource) => `${resource}=${milliUnits(parseQuantity(requests[resource] ?? '0'))}`).join(',');
 }
 
-/** Returns how to resize a container. Resources that the runtime does not report count as equal. */
+/** Returns how to resize a container that runs. Resources that the runtime does not report count as equal. */
 export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
   const actual = status.resources;
   if (status.state !== 'running' || actual === undefined) return 'none';
@@ -81,7 +81,7 @@ export function memoryProblem(
   lowered: { readonly podBytes: number | undefined; readonly containers: readonly LoweredContainer[] },
   stats: readonly Pick<ContainerStats, 'id' | 'memoryUsageBytes' | 'memoryWorkingSetBytes'>[],
 ): string | undefined {
-  // The larger of the two usages counts, because not every runtime reports the whole usage as both.
+  // A runtime may report only one of the two usages, so the larger one counts.
   const usages = new Map<string, number>(
     stats.map((each) => [each.id, Math.max(each.memoryUsageBytes, each.memoryWorkingSetBytes)]),
   );

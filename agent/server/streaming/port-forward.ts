@@ -24,7 +24,7 @@ const ASCII_ZERO = 48;
 /** The number of waiting bytes, for all ports of a connection, above which the agent reads no more from the client. */
 const MAX_WAITING_BYTES = 1 << 20;
 
-/** The number of event listeners on one port above which Node.js warns of a leak. */
+/** The number of listeners of one event above which Node.js warns of a leak, for a connection to a port. */
 const MAX_LISTENERS = 30;
 
 /** How long a stream may wait for its counterpart, as in the kubelet. */
@@ -188,7 +188,7 @@ export function forwardOverChannels(socket: WebSocket, ports: readonly number[],
           return send(2 * index + 1, Buffer.from(describe(port, error)));
         },
       )
-      // The session ends if a connection to the pod fails.
+      // The session ends if an open connection to the pod fails.
       .catch(() => socket.close(1000));
   }
   socket.on('message', (data: Buffer, isBinary: boolean) => {

@@ -160,6 +160,6 @@ async function ensure(client: Client, resource: Resource, wanted: KubeObject, fi
     [field]: wanted[field],
     ...(wanted['ports'] === undefined ? {} : { ports: wanted['ports'] }),
   });
-  // Another server writes the same at the same time.
+  // Another server or client wrote in between. The next check compares again.
   await tolerate(update, isConflict);
 }

@@ -24,7 +24,7 @@ const ALWAYS_TOLERATED: readonly V1Toleration[] = [
   { key: UNSCHEDULABLE_TAINT, operator: 'Exists', effect: 'NoSchedule' },
 ];
 
-/** Returns the tolerations of the template and those that every pod of a daemon set has. */
+/** Returns the tolerations of the pods of a daemon set: those of the template and those that the controller adds. */
 function tolerationsOf(set: DaemonSet): V1Toleration[] {
   const spec = set.spec?.template.spec;
   const templateTolerations = spec?.tolerations ?? [];
@@ -82,7 +82,7 @@ export interface DaemonPlan {
   /** The names of the nodes that get a pod. */
   readonly create: readonly string[];
   readonly remove: readonly Pod[];
-  /** The failed and succeeded pods in `remove`. */
+  /** The pods in `remove` that are deleted because they failed, and because they succeeded. */
   readonly failed: readonly Pod[];
   readonly succeeded: readonly Pod[];
 }

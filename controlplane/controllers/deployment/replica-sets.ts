@@ -14,7 +14,7 @@ export const REVISION = 'deployment.kubernetes.io/revision';
 const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
 /** The annotation with the deployment's replicas, by which a scaled deployment is recognized. */
 export const DESIRED_REPLICAS = 'deployment.kubernetes.io/desired-replicas';
-/** The annotation with the deployment's replicas and surge, for proportional scaling. */
+/** The annotation with the sum of the deployment's replicas and surge, for proportional scaling. */
 export const MAX_REPLICAS = 'deployment.kubernetes.io/max-replicas';
 /** The label by which a replica set selects its pods. */
 export const TEMPLATE_HASH = 'pod-template-hash';

@@ -63,7 +63,7 @@ export const runEndpointSlices: RunController = (environment, signal) => {
       // The informer does not show all of the last writes yet; planning now would write those slices again.
       if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
       const all = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
-      // The garbage collector deletes the slices of an earlier service of that name, so that they are not reused.
+      // Other slices are not reused but removed, such as those of an earlier service of that name.
       const existing = all.filter((slice) => controllerOf(slice)?.uid === service.metadata.uid);
       const members = podsOf(service, podCache);
       const nodeOf = (node: string): Node | undefined => nodeCache.get('', node);

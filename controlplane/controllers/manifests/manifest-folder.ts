@@ -1,7 +1,7 @@
 /**
  * Finds and reads the manifests of a folder. Write access to it gives every right in the cluster, so folders and files must
- * belong to root or to the user of this process, and others must not be able to write to them. Only regular files and links to
- * them are read; number, size and depth are bounded.
+ * belong to root or to the user of this process, and others must not be able to write to them. Manifests are regular files or
+ * links to them; number, size and depth are bounded. A folder with a kustomization is one source, which others read.
  */
 import { createHash } from 'node:crypto';
 import { type BigIntStats, constants } from 'node:fs';
@@ -9,14 +9,14 @@ import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { quoteText } from '../../../api/meta/quote.ts';
 
-/** The maximum numbers of manifests of the folder, and of folders within each other. */
+/** The maximum numbers of manifests, of folders and of files of a kustomization, and of folders within each other. */
 const MAX_FILES = 1_000;
 const MAX_DEPTH = 8;
 /** The maximum size of a file. A larger one is a fault and is not read. */
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MANIFEST = /\.(?:ya?ml|json)$/;
 const KUSTOMIZATION = /^(?:kustomization\.ya?ml|Kustomization)$/;
-/** A file of this name beside a manifest leaves what it applied as it is. */
+/** The suffix of the name of a file beside a manifest, which leaves what the manifest applied as it is. */
 const SKIP = '.skip';
 
 /** A manifest, or a folder with a kustomization. */

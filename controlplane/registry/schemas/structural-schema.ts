@@ -129,7 +129,7 @@ function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
   return anyOf.every((one, index) => one.type === ['integer', 'string'][index] && Object.keys(one).length === 1);
 }
 
-/** Which alternatives are not validated, because `x-kubernetes-int-or-string` allows types in them. */
+/** Which alternatives are not validated, because they have the form that other tools expect (`intOrString`). */
 interface Skipped {
   /** Whether the alternatives in `anyOf` are skipped. */
   readonly anyOf: boolean;

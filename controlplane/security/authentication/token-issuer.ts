@@ -11,11 +11,11 @@ import { signJwt } from './jwt.ts';
 import { LEGACY_ISSUER, verificationKey, type VerificationKey } from './service-account.ts';
 
 /**
- * The lifetime that pods request. Tokens of this lifetime are extended, so that clients that do not reload the file keep
- * working.
+ * The lifetime of the token that every pod gets by default. With `--service-account-extend-token-expiration`, tokens of this
+ * lifetime are extended, so that clients that do not reload the file keep working.
  */
 export const WARN_ONLY_EXPIRATION_SECONDS = 3600 + 7;
-/** How long a token of a pod stays valid with `--service-account-extend-token-expiration`. */
+/** The lifetime of an extended token. */
 export const EXTENDED_EXPIRATION_SECONDS = 365 * 24 * 3600;
 
 /** The object that a token is bound to. */

@@ -116,7 +116,7 @@ export function groupAdder(inner: Authenticator): Authenticator {
   };
 }
 
-/** Wraps an authenticator of tokens, so that its users have the group `system:authenticated`. */
+/** Wraps an authenticator of tokens as `groupAdder` wraps one of requests. */
 export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
   return {
     authenticateToken(token, audiences, connection) {

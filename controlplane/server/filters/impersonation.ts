@@ -1,8 +1,9 @@
 /**
  * Implements impersonation by `Impersonate-*` headers.
  *
- * The constrained modes come first. Each requires `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>`
- * on the requested user. The legacy verb `impersonate` comes last. A refusal has the message of the first mode that was tried.
+ * The mode by which the caller last succeeded is tried first, and then the others: the constrained modes, each of which requires
+ * `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>` on the requested user, and the legacy verb
+ * `impersonate`. A refusal has the message of the first mode that was tried.
  */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import { domainPrefixedPathErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';

@@ -6,10 +6,10 @@ import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
 
-/** The name of the database below the data directory. A copy has the name that it keeps as a storage. */
+/** The name of the database in the directory of the storage. The copy of a standby has it too, so that it can become the storage. */
 export const LOG_FILE = 'orchlet.db';
 
-/** What the file held when it was opened: all records in order, in chunks, and the marks of the log. */
+/** What the file held when it was opened: the marks of the log and, with `sendsRecords`, all records in order, in chunks. */
 export interface Loaded {
   readonly chunks: RecordColumns[];
   readonly marks: LogMarks;

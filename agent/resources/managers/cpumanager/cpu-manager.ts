@@ -100,7 +100,7 @@ export class CpuManager extends PolicyManager<StaticCpuPolicy, CpuState> {
     return container === undefined ? ofPod.size > 0 : ofPod.has(container);
   }
 
-  /** Returns all CPUs that can be allocated exclusively. */
+  /** Returns all CPUs that the static policy can allocate exclusively. */
   allocatable(): CpuSet {
     return this.#topology.all.difference(this.policy?.reserved ?? NO_CPUS);
   }

@@ -94,8 +94,8 @@ function* choices(lists: readonly (readonly TopologyHint[])[], at = 0): Generato
 }
 
 /**
- * Intersects the hints of one combination. The result is preferred only if all hints are preferred and name the same
- * nodes.
+ * Intersects the hints of one combination. The result is preferred only if all hints are preferred, and all that name nodes
+ * name the same ones.
  */
 function mergeChoice(all: NumaMask, choice: readonly TopologyHint[]): { affinity: NumaMask; preferred: boolean } {
   const affinities = choice.flatMap(({ affinity }) => (affinity === undefined ? [] : [affinity]));
