@@ -209,7 +209,8 @@ function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: num
 }
 
 /**
- * Assigns the items of a list or the keys of a map to the slot one after another. Two slots get index and item, or key and value.
+ * Assigns the items of a list or the keys of a map to the slot, one after another. Two slots get index and item, or key and
+ * value.
  */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<undefined> {
   const value = range(frame);

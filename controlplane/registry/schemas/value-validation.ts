@@ -99,7 +99,7 @@ function check(value: JsonValue, schema: JsonSchema, at: Place, errors: FieldErr
 /** The checks of combinations and of `enum` apply to every value, and the schema counts as a match of its own. */
 const APPLYING_CHECKS = 3;
 
-/** Adds an error. Up to `MANY_ERRORS`, leaves it out if an equal one was added, for example by another alternative of `anyOf`. */
+/** Adds an error, except one that was added before, for example by another alternative of `anyOf`, up to `MANY_ERRORS`. */
 function addError(errors: FieldError[], error: FieldError): void {
   if (errors.length > MANY_ERRORS || !errors.some((one) => isSame(one, error))) errors.push(error);
 }

@@ -1,7 +1,7 @@
 /**
  * Implements impersonation by `Impersonate-*` headers.
  *
- * The mode by which the caller last succeeded is tried first, and then the others: the constrained modes, each of which requires
+ * The mode by which the caller last succeeded is tried first, and then the others: the constrained modes, each of which needs
  * `impersonate-on:<mode>:<verb>` on the request itself and `impersonate:<mode>` on the requested user, and the legacy verb
  * `impersonate`. A refusal has the message of the first mode that was tried.
  */

@@ -6,7 +6,7 @@ import type { LogMarks } from '../log-backend.ts';
 import { StorageError } from '../storage.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
 
-/** The name of the database in the directory of the storage. The copy of a standby has it too, so that it can become the storage. */
+/** The name of the database in its directory. The copy of a standby has it too, so that it can become the storage. */
 export const LOG_FILE = 'orchlet.db';
 
 /** What the file held when it was opened: the marks of the log and, with `sendsRecords`, all records in order, in chunks. */
