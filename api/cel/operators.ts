@@ -1,4 +1,4 @@
-/** Implements the operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
+/** Implements functions of CEL's standard library: arithmetic, comparison, conversion, sizes and texts. */
 import { doubleText } from './double-text.ts';
 import { type RE2JS, RE2JSException } from 're2js';
 import { compilePattern, PatternCache, patternSize } from '../meta/pattern.ts';
@@ -38,7 +38,7 @@ import {
 } from './values.ts';
 import { INT64_MAX, INT64_MIN, UINT64_MAX } from '../meta/integers.ts';
 
-/** Throws `CelError` for a number that has more than 64 bits. */
+/** Throws `CelError` for a number that is no signed integer of 64 bits. */
 export function checkedInt(value: bigint): bigint {
   if (value < INT64_MIN || value > INT64_MAX) throw new CelError('integer overflow');
   return value;
@@ -183,8 +183,8 @@ const conversions: FunctionRow[] = [
   fn('uint', [uint], uint, (a: Uint) => a),
   fn('uint', [int], uint, (a: bigint) => checkedUint(a)),
   fn('uint', [double], uint, ({ value }: Double) => {
-    // As for the bounds of an int, a double at the bound may represent an integer beyond it.
-    if (!(value > -1 && value < 2 ** 64)) throw new CelError('unsigned integer overflow');
+    // As for an int, the upper bound itself is rejected.
+    if (!(value >= 0 && value < 2 ** 64)) throw new CelError('unsigned integer overflow');
     return checkedUint(BigInt(Math.trunc(value)));
   }),
   fn('uint', [string], uint, (a: string) => {
@@ -305,7 +305,7 @@ const texts: FunctionRow[] = [
     spending.spend(comparingCost(b));
     return a.endsWith(b);
   }),
-  // A search compares the text with each part of the same length.
+  // A search may compare the searched text at each position.
   method('contains', [string, string], bool, (a: string, b: string, spending: Spending) => {
     spending.spend(textCost(a.length) * textCost(b.length));
     return a.includes(b);

@@ -75,7 +75,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     String.raw`'\400'`,
   ],
   'numbers without an order': ['dyn(0.0 / 0.0) < 1', '0.0 / 0.0 >= 1.0'],
-  'integers out of range': ['int(-9223372036854775808.0)', 'int(1e19)', 'uint(-1)'],
+  'integers out of range': ['int(-9223372036854775808.0)', 'int(1e19)', 'uint(-1)', 'uint(-0.5)'],
   'days that the calendar does not have': [
     "timestamp('2023-02-30T00:00:00Z')",
     "timestamp('2023-02-29T00:00:00Z')",
