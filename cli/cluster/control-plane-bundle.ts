@@ -77,7 +77,7 @@ export const bundleNameOf = (tokenId: string): string => `orchlet-control-plane-
 
 /**
  * Reads the files of a control plane. Files that flags name are read with the rights of the caller. Rejects with `CommandError`
- * if a file of the PKI is missing, and while its CA is being rotated.
+ * if a required file of the PKI is missing, or if a new CA is prepared.
  */
 export async function readBundle(
   dataDirectory: string,
@@ -219,7 +219,7 @@ export async function writeBundle(dataDirectory: string, files: BundleFiles): Pr
   return flags
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => line.replace('DATA_DIR', dataDirectory));
+    .map((line) => line.replace('DATA_DIR', () => dataDirectory));
 }
 
 async function readIfThere(path: string): Promise<Buffer | undefined> {
