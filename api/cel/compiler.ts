@@ -2,7 +2,7 @@
  * Type-checks an expression and compiles it to functions, in one pass over its tree. A part whose type is not known at compile
  * time (`dyn`) is checked at run time.
  *
- * Every step has a cost, and a run stops when its budget is exhausted, so that no expression can block the server.
+ * Operations have costs, and a run stops when its budget is exhausted, so that no expression can block the server.
  */
 import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
 import type { FunctionTable } from './functions.ts';
@@ -321,7 +321,7 @@ export class Compiler implements ExpressionCompiler {
         ? functions.find(qualified, { isMethod: false })
         : undefined;
     const isMethod = target !== undefined && asFunction === undefined;
-    // A method that is called as a function, or a function that is called as a method, is declared without a matching overload.
+    // The error of a method that is called as a function, or the reverse, is that no overload matches.
     const overloads =
       asFunction ?? functions.find(name, { isMethod }) ?? (functions.find(name, { isMethod: !isMethod }) && []);
     const all = isMethod ? [target, ...expr.args] : expr.args;

@@ -21,7 +21,7 @@ import { NODES_GROUP, NODE_USER_PREFIX } from '../meta/system-users.ts';
 
 /** The servers, the trust in them, and the credentials. */
 export interface TransportOptions {
-  /** `https://host:port`, optionally with a path that is the prefix of every request's path. */
+  /** A URL such as `https://host:port`. Its path, if it has one, is the prefix of every request's path. */
   readonly server: string;
   /** The servers of which one is used at a time, instead of `server`. */
   readonly servers?: ServerList | undefined;

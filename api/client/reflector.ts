@@ -1,5 +1,5 @@
 /**
- * Keeps a copy of a resource current. It reads the whole contents, with a watch that sends initial events or with a paged list,
+ * Keeps a copy of a resource current. It reads the whole contents, with a watch that sends initial events or with a list,
  * and then follows the changes with watches.
  *
  * The sink receives the changes after the last `replace` once and in order.

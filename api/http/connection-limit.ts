@@ -3,7 +3,7 @@
  * client counts by its /64 network.
  *
  * Beyond the limit, the client address with most connections loses one: of those for which no request has been accepted yet
- * the oldest, or else its newest.
+ * the oldest, or else the one whose first request was accepted last.
  */
 import { readFileSync } from 'node:fs';
 import type { Logger } from '../component/logger.ts';
@@ -32,10 +32,11 @@ interface ConnectionLimitOptions {
   readonly most: number;
 }
 
-/** The connections of one client address, oldest first. */
+/** The connections of one client address. */
 class ClientConnections {
-  /** The connections for which no request has been accepted. */
+  /** The connections for which no request has been accepted, oldest first. */
   readonly unproven = new Set<Connection>();
+  /** The others, in the order of their first accepted requests. */
   readonly proven = new Set<Connection>();
 
   get size(): number {

@@ -108,7 +108,7 @@ function divideUp(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
-/** Returns the quantity. A binary one has at most 64 bits of whole units, and is shown as a decimal one if it is below 1. */
+/** Returns the quantity. A binary one has at most `INT64_MAX` whole units, and is shown as a decimal one if it is below 1. */
 function limited(negative: boolean, magnitude: bigint, format: QuantityFormat): Quantity {
   let nano = magnitude;
   let shownAs = format;

@@ -1,6 +1,6 @@
 /**
- * Reads and writes the X.509 extensions of the cluster's certificates: key usage, extended key usage, basic
- * constraints, alternative names and key ids.
+ * Reads and writes the X.509 extensions key usage, extended key usage and basic constraints, and has the object identifiers of
+ * further ones.
  */
 import * as der from './der.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Defines what reads (`store-read.ts`), writes (`store-write.ts`) and deletions (`store-delete.ts`) of the generic store share.
- * Objects are in the stored version.
+ * Objects are in the stored version, except where a `StorageForm` converts them.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -174,7 +174,7 @@ interface MutableAttributes extends AdmissionAttributes {
   object: KubeObject | undefined;
 }
 
-/** Returns the attributes of a write for admission; mutating plugins may replace their object. */
+/** Returns the attributes of a write or a connection for admission; mutating plugins may replace their object. */
 export function admissionAttributes(context: RequestContext, input: AdmissionInput): MutableAttributes {
   const { info } = input.endpoint;
   const attributes: MutableAttributes = {

@@ -6,7 +6,7 @@ import type { Exchange } from './exchange.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest, MaybePromise } from './request.ts';
 
-/** The size above which bodies are compressed for clients that accept it. */
+/** The size above which bodies of responses to GET are compressed for clients that accept it. */
 export const GZIP_FROM_BYTES = 128 * 1024;
 const CHUNK_BYTES = 256 * 1024;
 /** The size of the chunks of a generated body. They are smaller than other chunks, because generating them takes long. */
@@ -29,7 +29,7 @@ export function sendBody(request: ApiRequest, status: number, contentType: strin
   return sendChunks(request, status, contentType, { chunks: new Chunks(pieces), compress });
 }
 
-/** Sends a body that is generated while the client reads it, as `sendBody` does. */
+/** Sends a body that is generated while the client reads it, as `sendBody` does. One of several chunks counts as large. */
 export function sendGenerated(
   request: ApiRequest,
   status: number,

@@ -1,5 +1,5 @@
 /**
- * Serves documents that are the same for all clients until the set of resources changes (discovery, OpenAPI), with `ETag`.
+ * Serves documents that are the same for all clients until the set of resources changes, such as discovery and OpenAPI.
  * Small ones are bytes whose hash and compressed form are computed on first use. Large ones are assembled from runs.
  */
 import { createHash } from 'node:crypto';
@@ -118,7 +118,7 @@ export const SHARED: SendDocumentOptions = { vary: 'Accept', caching: 'public', 
 
 /**
  * Sends a document, or the part or the status to which the conditions of the request lead. Resolves when the connection has the
- * whole response.
+ * whole response, or is closed.
  */
 export async function sendDocument(
   request: ApiRequest,

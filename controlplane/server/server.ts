@@ -37,11 +37,11 @@ export interface ServerOptions {
   readonly connector: Connector;
   readonly observer?: RequestObserver;
   readonly audit?: AuditSink;
-  /** The value of `--request-timeout`. */
+  /** The value of `--request-timeout`, and the time in which a client must take a complete response over HTTP/2. */
   readonly requestTimeoutMs?: number;
   /** The time in which the headers of a request must arrive. */
   readonly headersTimeoutMs?: number;
-  /** The number of complete responses beyond which clients must take them soon. */
+  /** The number of responses that clients have not taken beyond which the time to take one is shortened. */
   readonly manyStreams?: number;
   /** API priority and fairness. Without it, requests in flight are only counted, up to the two following numbers. */
   readonly fairness?: PriorityAndFairnessOptions;

@@ -1,6 +1,6 @@
 /**
- * Encodes watch events. A batch for many watches is encoded once for each encoding. The bytes of large objects are not
- * copied: a batch refers to those that the cache has.
+ * Encodes watch events. A batch for many watches is encoded once for each encoding except Tables. It refers to the bytes of
+ * large objects that the cache has, and does not copy them.
  */
 import { quoteText } from '../../api/meta/quote.ts';
 import { encodeJson } from '../../api/codec/json.ts';

@@ -2,7 +2,8 @@
  * Defines the storage.
  *
  * Keys are `/<group>/<resource>/[<namespace>/]<name>`, and the core group is `core`. Values are opaque bytes. One increasing
- * revision counts the writes of all keys. A write is durable and visible to readers and watches before its promise resolves.
+ * revision counts the writes of all keys. Before the promise of a write resolves, the write is visible to readers and watches,
+ * and durable unless the storage is in memory.
  */
 
 import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
@@ -111,7 +112,8 @@ export interface Storage {
   /** Returns the number of values of each resource, by `/<group>/<resource>/`. */
   counts(): Iterable<readonly [resource: string, count: number]>;
   /**
-   * Writes a consistent copy of all data to a new file while writes continue. Throws `unusable` if nothing is stored durably.
+   * Writes a consistent copy of all data to a new file while writes continue. Throws `unusable` for a storage in memory or in
+   * etcd.
    */
   copyTo(file: string): Promise<void>;
   /** The records on the disk. Absent if nothing is stored durably, or if other processes own the stored objects. */

@@ -1,6 +1,6 @@
 /**
- * Holds the watches of one cache in groups of equal selections, and finds the groups that an event concerns. Each group has a
- * route: a key, a field value or a namespace that all its events have. So an event is compared with few selections.
+ * Holds the watches of one cache in groups of equal selections, and finds the groups that an event concerns. The route of
+ * a group is a key, a field value or a namespace that all its events have, or empty. An event is compared with few selections.
  */
 import type { WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';

@@ -23,7 +23,7 @@ export const NO_FORWARD_CONFIG: ForwardConfig = { stubDomains: new Map(), upstre
 
 /** The maximum number of stub domains that are used. */
 const MAX_DOMAINS = 1000;
-/** The maximum number of upstream name servers, as in kube-dns. */
+/** The maximum number of name servers of a domain, and of `upstreamNameservers`, as in kube-dns. */
 const MAX_SERVERS = 3;
 const DOMAIN = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
 

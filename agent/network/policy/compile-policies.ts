@@ -29,7 +29,7 @@ export interface CompiledPolicies {
   /** The profiles of isolated addresses of this node, by canonical address. */
   readonly ingress: ReadonlyMap<string, Profile>;
   readonly egress: ReadonlyMap<string, Profile>;
-  /** The pods of this node whose peers exceed a limit. In the directions in which policies isolate them they have no peers. */
+  /** The pods of this node whose peers exceed a limit in a direction. They have no peers in it. */
   readonly tooLarge: readonly string[];
   readonly refusedQueries: readonly RefusedQueries[];
 }

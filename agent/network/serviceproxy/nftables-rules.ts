@@ -241,7 +241,7 @@ interface MutableObjects {
   readonly elements: NftElement[];
 }
 
-/** Adds the endpoints of the lists to the set `hairpin`. */
+/** Adds the endpoints of the lists to the set `hairpin`, and for session affinity the chain and the set of each. */
 function addEndpoints(
   port: ServicePort,
   lists: ReadonlySet<readonly Endpoint[]>,

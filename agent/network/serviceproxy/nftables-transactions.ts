@@ -1,5 +1,5 @@
 /**
- * Turns the nftables objects of one address family into transactions that write only what differs from the last one. Pure. The
+ * Turns the nftables objects of one address family into transactions that write only what differs from the last one. The
  * generators yield when their slice is spent, and run one after the other.
  *
  * Kernels before 6.2 count a reference to a chain from a map for a short time after the element is gone, so a chain that is no

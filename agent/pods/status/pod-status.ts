@@ -7,7 +7,7 @@ import { isJsonObject } from '../../../api/meta/json-object.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import type { Pod, PodCondition, PodStatus } from '../../base/model/pod.ts';
 
-/** Conditions that only the agent writes. */
+/** Conditions that the agent replaces, whoever wrote them: before a pod is bound, the scheduler writes `PodScheduled`. */
 const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
   'PodScheduled',
   'Initialized',

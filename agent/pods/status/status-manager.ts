@@ -1,6 +1,6 @@
 /**
  * The status manager keeps the status of each pod and sends it to the API server, in order and coalesced to the newest. It
- * also deletes finished pods there.
+ * also deletes pods there that are marked for deletion and have finished.
  */
 import { errorMessage } from '../../../api/meta/error-message.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
@@ -27,7 +27,7 @@ interface StatusEntry {
   status: PodStatus;
   /** The number of changes of the status and of `terminated`. */
   version: number;
-  /** The version that the API server has. */
+  /** The newest version that needs no sending any more: the API server has it, or no longer has the pod. */
   sent: number;
   /** The API server's answer to the last patch, and the changes that it dropped because its version lacks the fields. */
   answer?: { readonly status: Pod['status']; readonly dropped: StatusPatch };
@@ -246,7 +246,7 @@ class PodStatusManager implements StatusManager {
     return !terminated && this.#options.safety.podCouldHaveRunningContainers(pod);
   }
 
-  /** Sends the status of a pod, and deletes the pod if it has finished. */
+  /** Sends the status of a pod, and deletes the pod if it is marked for deletion and has finished. */
   async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
     const entry = this.#entries.get(uid);
     if (entry === undefined) return;

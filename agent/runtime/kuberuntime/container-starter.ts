@@ -1,6 +1,6 @@
 /**
  * Starts the containers of a pod: ensures the image, creates and starts the container and runs its postStart hook. Records an
- * event for each step, delays restarts after failures, and remembers why a container waits.
+ * event for each step, delays restarts, and remembers why a container waits.
  */
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -79,7 +79,7 @@ export interface ContainerStarterOptions {
   readonly config: ConfigDeps;
   /** `/var/log/containers`. Without it the agent creates no links to logs. */
   readonly containerLogsDirectory: string | undefined;
-  /** The delays between restarts of a container that crashes; 10 s to 5 min by default. */
+  /** The delays between restarts of a container; 10 s to 5 min by default. */
   readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
   readonly observeHook?: HookObserver | undefined;
   readonly starts?: StartObserver | undefined;

@@ -96,7 +96,7 @@ async function preStop(
     const target = { id, container, podIp, pod: formatPod(pod) };
     await runHook(hook, target, { runtime, clock, warn, observe }, signal);
   } catch (error) {
-    // The kubelet does not watch a pause that the grace period cuts short, so that it cannot fail.
+    // As in the kubelet, a sleep hook that the grace period cuts short has not failed.
     if (killSignal.aborted || (signal.aborted && hook.sleep !== undefined)) return;
     logger.warn(
       { err: error, pod: formatPod(pod), container: container.name },

@@ -126,8 +126,8 @@ function onlyMapping(list: unknown): IdMapping | undefined {
 
 /**
  * Returns the ids for pods of this host: the subordinate ids of the user `kubelet` if it has any, or else all except the first
- * and the last range of one pod. Pure. Throws if the subordinate ids are unusable: those of users and groups differ, are not
- * aligned to `idsPerPod`, begin in the first range, or do not suffice for `maxPods`.
+ * and the last range of one pod. Pure. Throws if the subordinate ids are unusable: they are not one range, which
+ * users and groups have in common, are not aligned to `idsPerPod`, begin in the first range, or do not suffice for `maxPods`.
  */
 export function podIdRange(
   files: { readonly passwd: string; readonly subuid: string; readonly subgid: string },

@@ -43,8 +43,8 @@ export interface NodeServicesOptions {
 }
 
 /**
- * Creates what the nodes need to provide services, names and network policies, or ends the enforcement of policies. Rejects
- * with the first error of the API.
+ * Creates what the nodes need to provide services, names and network policies. Without `enforcesPolicies`, it removes the right
+ * to read policies, unless other servers run. Rejects with the first error of the API.
  */
 export async function ensureNodeServices(client: Client, options: NodeServicesOptions): Promise<void> {
   const { serviceClusterCidrs, servesNames, enforcesPolicies, logger } = options;

@@ -12,7 +12,7 @@ import { type FolderScan, type ManifestSource, readSource, scanFolder } from './
 /** How long a file must stay the same. */
 const SETTLE_MS = 250;
 
-/** The last readable content of a file. */
+/** The content of a file when it was read last, or the fault that prevented the reading. */
 interface SourceState {
   readonly source: ManifestSource;
   readonly documents: readonly ManifestDocument[];
@@ -40,7 +40,7 @@ export class ManifestSources {
     this.#options = options;
   }
 
-  /** The readable files in the order of their paths. */
+  /** The files that were read, or could not be, in the order of their paths. */
   get states(): readonly SourceState[] {
     return [...this.#states.values()].toSorted((a, b) => (a.source.path < b.source.path ? -1 : 1));
   }

@@ -144,7 +144,7 @@ export function planActions(input: PlanInput): Action[] {
     }
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !isMember(set, ordinal)).toSorted(([a], [b]) => b - a);
-  // An ordered set waits while there is an unhealthy pod above the unhealthy one with the lowest ordinal.
+  // Of the unhealthy pods, an ordered set deletes only the one with the lowest ordinal, and waits for the others.
   const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {

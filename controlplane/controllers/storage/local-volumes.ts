@@ -1,6 +1,6 @@
 /**
- * Provisions the volumes of local storage classes on the node that the scheduler chose, expands them, and removes those that
- * are released. A request names the volume, so that no path of an object of the API ever reaches the agent.
+ * Provisions the volumes of local storage classes on the node that the scheduler chose, expands them, and removes released ones
+ * with the reclaim policy Delete. A request names the volume, so that no path of an object of the API ever reaches the agent.
  *
  * A finalizer keeps a volume with the reclaim policy Delete until its folder or its node is gone, also if a user deletes the
  * object first.

@@ -89,7 +89,7 @@ export interface AggregatedVersion {
   readonly group: string;
   readonly version: string;
   readonly rows: readonly ResourceInfo[];
-  /** Whether the last check or the discovery failed, so that the rows are those of an earlier one, or none. */
+  /** Whether no check is complete, or the last one or its discovery failed. The rows are those of an earlier one, or none. */
   readonly stale: boolean;
   readonly groupPriority: number;
   readonly versionPriority: number;

@@ -106,7 +106,7 @@ class Search {
     );
   }
 
-  /** Allocates the slots from the one at `at` on. On failure, the state is as it was before the call. */
+  /** Allocates the slots from the one at `at` on. On failure, it takes nothing. */
   allocateFrom(at: number): boolean {
     const slot = this.#slots[at];
     if (slot === undefined) return true;
@@ -163,8 +163,8 @@ class Search {
   }
 
   /**
-   * Takes a device, which other claims may use as well with admin access. Returns `false` and takes nothing if that is
-   * impossible.
+   * Takes a device, or a part of one. With admin access, other claims may have it already. Returns `false` and takes nothing if
+   * that is impossible.
    */
   #take(
     claim: number,

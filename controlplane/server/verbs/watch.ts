@@ -1,6 +1,6 @@
 /**
- * Handles watches: a stream that begins with code 200 and ends with the client, its timeout, or the compaction of the history
- * that it needs. Later errors are ERROR events.
+ * Handles watches: a stream that begins with code 200, or 101 over a WebSocket, and ends with the client, at its timeout, or
+ * after an error, which is an ERROR event.
  */
 import {
   isExpired,
@@ -50,7 +50,7 @@ export const watch: VerbHandler = async (request, rest, context) => {
   }
 };
 
-/** Counts the watch for the memory of all watches, and sends it. Throws `TooManyRequests` if there are too many. */
+/** Counts the watch for the memory of its priority level, and sends it. Throws `TooManyRequests` if the memory is used up. */
 async function streamWithinLimits(accepted: Omit<Stream, 'carrier' | 'limits'>): Promise<void> {
   const { request, rest, context, media } = accepted;
   const limits = new WatchLimits(request, context);

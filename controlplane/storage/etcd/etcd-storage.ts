@@ -1,6 +1,6 @@
 /**
- * Implements the storage on an etcd cluster, which other servers use at the same time: other control planes of this project, or
- * kube-apiservers. Keys and values are those of kube-apiserver (`keys.ts`, `values.ts`).
+ * Implements the storage on an etcd cluster, which other servers may use at the same time: other control planes of this
+ * project, or kube-apiservers. Keys and values are those of kube-apiserver (`keys.ts`, `values.ts`).
  *
  * One watch of etcd (`etcd-watch.ts`) fills the versions of all resources. A write is one transaction of etcd, which compares
  * the revisions of its keys, and resolves when the watch has shown it. Everything in memory is complete up to `revision()`.

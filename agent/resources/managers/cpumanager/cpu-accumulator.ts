@@ -7,7 +7,7 @@ import type { CpuInfo, CpuTopology } from '../topology/host-topology.ts';
 import { combinations } from '../topology/numa-mask.ts';
 
 interface TakeOptions {
-  /** The option `distribute-cpus-across-cores`: takes threads of as many cores as possible before it fills a core. */
+  /** The option `distribute-cpus-across-cores`: takes CPUs in the order of their ids, and not core by core. */
   readonly spread: boolean;
   /** The option `prefer-align-cpus-by-uncorecache`. */
   readonly alignByUncoreCache: boolean;

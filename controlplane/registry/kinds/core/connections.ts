@@ -1,6 +1,6 @@
 /**
  * Finds the targets of streams. Logs, exec, attach and port-forward go to the agent of the pod's node. Proxy requests go to the
- * address of the pod, service or node.
+ * address of the node, of the pod, or of a pod behind the service.
  */
 import { quoteText } from '../../../../api/meta/quote.ts';
 import type { V1Endpoints, V1Node, V1Service } from '@kubernetes/client-node';

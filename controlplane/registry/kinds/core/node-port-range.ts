@@ -1,5 +1,5 @@
 /**
- * Allocates node ports among several servers: as in kube-apiserver, one object has a bit for each port of the range, and is
+ * Allocates node ports among several servers. As in kube-apiserver, one object has a bit for each port of the range. It is
  * changed in the transaction of a service that takes or frees ports.
  */
 import { SerialQueue } from '../../../../api/machinery/serial-queue.ts';

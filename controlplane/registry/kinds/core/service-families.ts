@@ -93,7 +93,7 @@ export function initFamilies(
   if (errors.length > 0) return errors;
   const families = (spec.ipFamilies ??= []) as string[];
   if (isUnselected) {
-    // No address is set, so the families of the cluster do not matter.
+    // No address is allocated, so families that the cluster lacks are allowed.
     if (families.length === 0) families.push(cluster[0] ?? 'IPv4');
     if (families.length === 1 && spec.ipFamilyPolicy !== 'SingleStack') families.push(otherFamily(families[0]));
     return [];

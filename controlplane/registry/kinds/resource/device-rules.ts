@@ -86,10 +86,10 @@ export function listErrors<Item>(
   return items.flatMap((item, index) => itemErrors(item, `${field}[${index}]`));
 }
 
-/** The number of characters that the path of an error shows at least of a key. */
+/** The length up to which the path of an error shows any key whole. */
 const MIN_SHOWN_KEY = 16;
 
-/** Returns the path of a map's entry. It shows the two ends of a key that is longer than `max`. */
+/** Returns the path of a map's entry. It shows the two ends of a key that is longer than `max` and `MIN_SHOWN_KEY`. */
 export function entryPath(field: string, key: string, max: number): string {
   const limit = Math.max(max, MIN_SHOWN_KEY);
   if (key.length <= limit) return `${field}[${key}]`;
