@@ -67,7 +67,7 @@ function complete(type: TypeNode, value: JsonValue): void {
   }
 }
 
-/** Returns the zero value of a field that is always serialized. It is `null` for lists, maps and others without a zero value in JSON. */
+/** Returns the zero value of a field that is always serialized: null where JSON has no other, such as for lists and maps. */
 export function zeroValue(type: TypeNode): JsonValue {
   if (type.kind === 'struct') return addPrinted(type.struct, {});
   return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
