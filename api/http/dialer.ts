@@ -23,7 +23,7 @@ interface PurposeRules {
   readonly refuses: readonly (AddressClass | 'own')[];
   /** `same-host` allows other ports and schemes of the same host. `any` refuses only redirects from TLS to plain text. */
   readonly redirects: 'none' | 'same-host' | 'any';
-  /** How long connecting may take, TLS included. */
+  /** How long connecting may take, and after it the TLS handshake. */
   readonly connectTimeoutMs: number;
 }
 
@@ -117,7 +117,7 @@ interface DialerOptions {
   readonly isOwn?: (address: string, port: number) => boolean;
   /** The targets that an administrator declared to be on the loopback interface of this host. */
   readonly loopbackTargets?: ReadonlySet<string>;
-  /** How long connecting may take, TLS included, where it differs from the limit of the purpose. */
+  /** The time limits of connecting and of the TLS handshake, where they differ from that of the purpose. */
   readonly connectTimeoutsMs?: Partial<Readonly<Record<Purpose, number>>>;
   /** Resolves a name to all its addresses. The resolver of the host is the default, and tests pass another one. */
   readonly resolve?: ResolveName;

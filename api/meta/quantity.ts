@@ -265,7 +265,7 @@ export function isWhole(quantity: Quantity): boolean {
   return (milli > INT64_MAX ? INT64_MAX : milli) % 1000n === 0n;
 }
 
-/** Returns the nearest double. Only for ratios. */
+/** Returns the amount as a double, which may be rounded. */
 export function approximate(quantity: Quantity): number {
   return Number(quantity.nano) / 1e9;
 }

@@ -182,7 +182,10 @@ const errorBytes = (error: Error): Buffer => encodeJson(errorStatus(error));
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'ERROR' }>;
 
-/** Returns the object that an event sends. A bookmark sends an object of the watched kind that has only a resource version. */
+/**
+ * Returns the object that an event sends. A bookmark sends an object of the watched kind that has a resource version alone, and
+ * an annotation at the end of the initial events.
+ */
 function entryOf(event: ObjectEvent, rest: Rest): Entry {
   if (event.type !== 'BOOKMARK') return event.entry;
   const object: KubeObject = {
