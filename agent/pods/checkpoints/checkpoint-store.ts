@@ -39,6 +39,8 @@ export class CheckpointStore {
   readonly #dirty = new Map<string, Value>();
   /** Hashes of the files' contents as far as this process wrote them, so that an unchanged value is not written again. */
   readonly #written = new Map<string, string>();
+  /** Directories that were changed and are not on the disk yet, also by a batch that failed later. */
+  readonly #unsynced = new Set<string>();
   #timer: Timer | undefined;
   #lastBatchMs: number | undefined;
   #writing: Promise<void> | undefined;
@@ -129,7 +131,6 @@ export class CheckpointStore {
   }
 
   async #write(): Promise<void> {
-    const directories = new Set<string>();
     try {
       if (!this.#hasRemovedDrafts) await this.#removeDrafts();
       this.#hasRemovedDrafts = true;
@@ -139,14 +140,17 @@ export class CheckpointStore {
         const text = content === undefined ? undefined : JSON.stringify(content);
         const hash = text === undefined ? '' : createHash('sha256').update(text).digest('base64');
         if (hash === '' || this.#written.get(key) !== hash) {
-          if (await this.#replace(path, text)) directories.add(dirname(path));
+          if (await this.#replace(path, text)) this.#unsynced.add(dirname(path));
           if (hash === '') this.#written.delete(key);
           else this.#written.set(key, hash);
         }
         // A value that was put in the meantime belongs to the next batch.
         if (this.#dirty.get(key) === value) this.#dirty.delete(key);
       }
-      for (const directory of directories) await syncFolder(directory);
+      for (const directory of this.#unsynced) {
+        await syncFolder(directory);
+        this.#unsynced.delete(directory);
+      }
       if (this.#failing) this.#options.logger.info({}, 'The disk accepts checkpoints again');
       this.#failing = false;
     } catch (error) {
