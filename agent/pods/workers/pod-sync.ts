@@ -85,6 +85,9 @@ export class PodSync implements PodSyncer {
    */
   readonly #messages = new Map<string, Map<string, string>>();
 
+  /** The pods whose final status is set. A changed pod is another object. */
+  readonly #terminated = new WeakSet<Pod>();
+
   constructor(options: PodSyncOptions) {
     this.#options = options;
   }
@@ -190,12 +193,15 @@ export class PodSync implements PodSyncer {
         `detected running containers after a successful KillPod: ${running.map((container) => container.name).join(', ')}`,
       );
     statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { terminal: true }), signal));
+    this.#terminated.add(pod);
   }
 
   async cleanUp(pod: Pod, signal: AbortSignal): Promise<void> {
     const { statuses, volumes, objects, cgroups, kubeRuntime } = this.#options;
-    const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
-    statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: true }));
+    if (!this.#terminated.has(pod)) {
+      const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+      statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: true }));
+    }
     await volumes.unmount(pod, signal);
     objects.unregisterPod(pod);
     await cgroups.remove(pod);

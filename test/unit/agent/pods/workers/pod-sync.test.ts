@@ -301,3 +301,42 @@ it('rejects a pod whose volumes the node has no room for', async () => {
     reason,
   ]);
 });
+
+it('reads the runtime for the clean-up only if the pod has changed since it was terminated', async () => {
+  let lists = 0;
+  const generations: unknown[] = [];
+  const nothing = (): void => undefined;
+  const sync = syncOf({
+    runtime: {
+      listSandboxes: () => Promise.resolve([]),
+      listContainers() {
+        lists += 1;
+        return Promise.resolve([]);
+      },
+    },
+    kubeRuntime: { resizing: () => [], waitingReason: nothing, killPod: () => Promise.resolve(), forgetPod: nothing },
+    volumes: { recursiveReadOnly: nothing, unmount: () => Promise.resolve() },
+    probes: {
+      ...{ stopLivenessAndStartup: nothing, removePod: nothing, probeSoon: nothing },
+      ...{ readiness: () => ({}), isReady: () => true, isStarted: () => true },
+    },
+    statuses: {
+      get: nothing,
+      set: (_pod: Pod, { observedGeneration }: { observedGeneration?: number }) => generations.push(observedGeneration),
+      terminate: nothing,
+    },
+    objects: { unregisterPod: nothing },
+    cgroups: { remove: () => Promise.resolve() },
+  });
+  const { signal } = new AbortController();
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: 'u', generation: 1 },
+    spec: { containers: [{ name: 'c' }] },
+  } as unknown as Pod;
+  await sync.terminate(pod, { gracePeriodSeconds: undefined, status: undefined }, signal);
+  await sync.cleanUp(pod, signal);
+  assert.equal(lists, 2);
+  await sync.cleanUp({ ...pod, metadata: { ...pod.metadata, generation: 2 } }, signal);
+  assert.equal(lists, 3);
+  assert.deepEqual(generations, [1, 1, 2]);
+});
