@@ -207,7 +207,8 @@ function referencesToApi(pod: Pod, { withObjects = false }: Pick<StaticPodOption
         (source.configMap !== undefined && !withObjects) ||
         (source.secret !== undefined && !withObjects) ||
         source.serviceAccountToken !== undefined ||
-        source.clusterTrustBundle !== undefined
+        source.clusterTrustBundle !== undefined ||
+        source.podCertificate !== undefined
       ) {
         found.add(`projected API objects (volume ${volume.name})`);
       }

@@ -323,6 +323,12 @@ describe('a static pod', () => {
       read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec })),
       /may not use .*serviceAccountName.*config maps.*envFrom/,
     );
+    const podCertificate = { signerName: 'example.com/x', keyType: 'ED25519', credentialBundlePath: 'c' };
+    const projecting = { ...spec, volumes: [{ name: 'w', projected: { sources: [{ podCertificate }] } }] };
+    await assert.rejects(
+      read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec: projecting })),
+      /projected API objects \(volume w\)/,
+    );
   });
 
   it('names the line of the error, in the right item of a list', () => {
