@@ -1,7 +1,7 @@
 /**
  * Reports what happens to objects as core/v1 Events. Reporting returns at once and never fails. A repeated event increments the
  * count of the first one, many similar events become one combined event, and an object with too many events is throttled, with
- * the limits of client-go's event correlator.
+ * the limits of client-go's event correlator. Unlike there, normal events and warnings are limited separately.
  */
 import { apiVersionOf, type KubeObject } from '../meta/object.ts';
 import { isNotFound, isStatusError } from '../meta/status-error.ts';

@@ -71,7 +71,7 @@ interface Worker {
   dirty: boolean;
   running: Promise<void> | undefined;
   timer: Timer | undefined;
-  /** The earliest time of the next sync. */
+  /** The earliest time of the next sync on the monotonic clock, because the wall clock may be set back. */
   settlesAtMs: number;
   abort: AbortController;
   /** Delays retries of the steps that terminate the pod and clean up after it. */
@@ -291,7 +291,7 @@ export class PodWorkers {
   }
 
   #settlesInMs({ state, settlesAtMs }: Worker): number {
-    return state.kind === 'syncing' ? settlesAtMs - this.#options.clock.now() : 0;
+    return state.kind === 'syncing' ? settlesAtMs - this.#options.clock.monotonic() : 0;
   }
 
   async #takeSteps(worker: Worker): Promise<void> {
@@ -355,7 +355,7 @@ export class PodWorkers {
       return 0;
     }
     const { errors, backOffUntilMs, retryAtMs = Infinity, settlesAtMs = 0 } = outcome;
-    worker.settlesAtMs = settlesAtMs;
+    worker.settlesAtMs = clock.monotonic() + settlesAtMs - clock.now();
     const { resyncMs } = this.#options;
     let waitMs = errors.length > 0 ? RETRY_MS : resyncMs;
     // Containers that wait for their back-off must not delay the regular sync of the others.

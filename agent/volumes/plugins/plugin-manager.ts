@@ -112,7 +112,7 @@ export class PluginManager {
   #nextScanMs(): number {
     // The end of a registration wakes the loop.
     if (this.#freePlaces() === 0) return RESCAN_MS;
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.monotonic();
     const retries = [...this.#sockets.values()]
       .filter((entry) => !entry.isRegistered && entry.busy === undefined)
       .map((entry) => Math.max(0, entry.retryAtMs - now));
@@ -141,7 +141,7 @@ export class PluginManager {
       const entry = { identity, plugin: undefined, isRegistered: false, failures: 0, retryAtMs: 0, busy: undefined };
       this.#sockets.set(path, entry);
     }
-    const now = this.#options.clock.now();
+    const now = this.#options.clock.monotonic();
     const due = [...this.#sockets]
       .filter(([, entry]) => !entry.isRegistered && entry.busy === undefined && entry.retryAtMs <= now)
       .toSorted(([, left], [, right]) => left.failures - right.failures);
@@ -159,7 +159,8 @@ export class PluginManager {
         (error: unknown) => {
           if (signal.aborted) return;
           entry.failures += 1;
-          entry.retryAtMs = clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
+          const delayMs = backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: MAX_RETRY_MS });
+          entry.retryAtMs = clock.monotonic() + delayMs;
           logger.warn({ socket: path, err: error }, 'Cannot register a plugin, retrying');
         },
       )

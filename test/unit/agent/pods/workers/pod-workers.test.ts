@@ -142,6 +142,16 @@ describe('pod workers', () => {
     await clock.advance(1);
     assert.deepEqual(syncer.calls, ['sync b', 'terminate b', 'clean b']);
   });
+  it('wait no longer if the wall clock is set back meanwhile', async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.outcome = { ended: false, errors: [], retryAtMs: undefined, settlesAtMs: clock.now() + 1_000 };
+    workers.update(pod('a'));
+    await clock.advance(1);
+    clock.set(-3_600_000);
+    workers.wake('a');
+    await clock.advance(1_000);
+    assert.deepEqual(syncer.calls, ['sync a', 'sync a']);
+  });
   it('end a pod whose containers have ended', async () => {
     const { clock, syncer, workers } = setUp();
     syncer.outcome = { ended: true, errors: [], retryAtMs: undefined };

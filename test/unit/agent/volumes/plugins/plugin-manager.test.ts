@@ -246,6 +246,27 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
   });
 });
 
+test('a registration is retried in time, also if the wall clock is set back', async () => {
+  const rootDirectory = temporaryFolder();
+  const registry = join(rootDirectory, 'plugins_registry');
+  await mkdir(registry);
+  const server = createServer((socket) => socket.destroy()).listen(join(registry, 'x.sock'));
+  const clock = new FakeClock();
+  let failures = 0;
+  const logger = { ...silentLogger, warn: () => void (failures += 1) };
+  const manager = new PluginManager({ rootDirectory, clock, logger, handlers: {} });
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  await until('the first failure', () => failures === 1);
+  clock.set(-3_600_000);
+  await until('the end of the scan', () => clock.pendingTimers > 0);
+  await clock.advance(5_000);
+  await until('the second failure', () => failures === 2);
+  stop.abort();
+  await running;
+  server.close();
+});
+
 test('scans leave no listeners behind', async () => {
   const rootDirectory = temporaryFolder();
   const clock = new FakeClock();
