@@ -39,7 +39,10 @@ export interface ApiClients {
   close(): void;
 }
 
-/** What the clients need. `signal` ends the bootstrap, which waits until the node has a certificate. */
+/**
+ * What the clients need. `signal` ends the bootstrap, which waits until the node has a certificate, and later the rotation of
+ * certificates.
+ */
 export interface ApiClientOptions {
   readonly flags: AgentFlags;
   readonly clock: Clock;

@@ -135,7 +135,7 @@ class Parser {
     return kind === 'end' ? '<EOF>' : this.#source.slice(at, end);
   }
 
-  /** Returns the error of the token that comes next. Like cel-go's, it is superfluous if the token after it fits. */
+  /** Returns the error of the token that comes next. As in cel-go, it calls the token extraneous if the one after it fits. */
   #unexpected(token: Token, { text, fits }: Expected): CelSyntaxError {
     const what = fits(this.#peek(1)) ? 'extraneous' : 'mismatched';
     return syntaxError(`Syntax error: ${what} input '${this.#shown(token)}' expecting ${text}`, token.at);

@@ -26,7 +26,10 @@ export interface TransportResponse {
   readonly body: Readable;
 }
 
-/** The request did not reach the server or was not processed, so it is safe to send it again. */
+/**
+ * The request did not reach the server or was not processed, so it may be sent again. A reset of a reused connection of HTTP/1.1
+ * counts as that, because servers close idle connections.
+ */
 export class NotSentError extends Error {
   constructor(cause: unknown) {
     super(errorMessage(cause), { cause });

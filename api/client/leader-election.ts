@@ -14,9 +14,9 @@ import type { Lease } from '../kinds/kinds.ts';
 import { leases } from './resources.ts';
 import type { TypedClient } from './typed-client.ts';
 
-/** The times of client-go's election. The lease must outlast the deadline, and the deadline several retries. */
+/** The times of client-go's election. `leaderElectionProblem` checks them. */
 export interface LeaderElectionTimes {
-  /** How long candidates wait after the last renewal that they saw. */
+  /** The duration in the leases of this process: how long others wait after its last renewal that they saw. */
   readonly leaseDurationMs: number;
   /** How long the leader tries to renew before its term is over. */
   readonly renewDeadlineMs: number;
@@ -195,7 +195,7 @@ class Candidate {
       try {
         return await this.#write(this.#observed.lease, attempt);
       } catch (error) {
-        // Another process changed the Lease, if only its metadata.
+        // Another process deleted the Lease, or changed it, if only its metadata.
         if (!isConflict(error) && !isNotFound(error)) throw error;
       }
     }

@@ -105,7 +105,10 @@ export function stringifyJson(value: unknown, indent = 0): string {
 /** Matches a number with more digits than a double may represent. */
 const LONG_NUMBER = /[:[,\s]-?\d{16,}/;
 
-/** Decodes an object or a list in JSON that this program wrote, without limits. Integers that are not safe become `bigint`. */
+/**
+ * Decodes an object or a list with `JSON.parse`, without the limits and checks of `parseJson`. Integers that are not safe
+ * become `bigint`.
+ */
 export function parseExactJson(text: string): JsonValue {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text) as JsonValue;
   const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {

@@ -40,8 +40,8 @@ export interface ProtobufCodec {
   /** Decodes an enveloped object. Throws a 400 if it is malformed, of an unknown kind, or has more than `maxValues` values. */
   decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /**
-   * Decodes the body of a request, whose envelope may leave out version or kind. Throws a `MessageError` for a message that
-   * cannot be decoded, and a 400 for bytes that are no envelope.
+   * Decodes the body of a request, whose envelope may leave out version or kind. Returns only these two for a kind without a
+   * message. Throws a `MessageError` for a message that cannot be decoded, and a 400 for bytes that are no envelope.
    */
   decodeBody(bytes: Uint8Array, options: { readonly expected: TypeMeta; readonly maxValues: number }): JsonObject;
   /** Decodes the joined bytes that `watchEvent` returns. */

@@ -28,7 +28,7 @@ interface FirstOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The size from which on texts are parsed in a thread. Larger ones take more than some milliseconds. */
+/** The size above which texts are parsed in a thread, because they take more than some milliseconds. */
 const LARGE_BYTES = 64 * 1024;
 /** Many times what the largest text takes. */
 const LIMIT_MS = 20_000;

@@ -1,7 +1,7 @@
 /**
  * Implements counters, gauges and histograms with labels, and their text exposition.
  *
- * The callers must bound the label values. Names that users choose must not be label values.
+ * The callers must bound the number of label values.
  */
 import { ByLabels } from './by-labels.ts';
 import { helpWithStability } from './metric-stability.ts';

@@ -69,7 +69,7 @@ export function bitString(content: Uint8Array, unusedBits = 0): Buffer {
   return tlv(TAG.bitString, Buffer.from([unusedBits]), content);
 }
 
-/** Encodes an unsigned big-endian number. */
+/** Encodes an INTEGER, given as the bytes of an unsigned big-endian number or as a number below 2^48. */
 export function integer(value: Uint8Array | number): Buffer {
   let bytes = typeof value === 'number' ? numberBytes(value) : Buffer.from(value);
   while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
@@ -84,7 +84,7 @@ function numberBytes(value: number): Buffer {
   return out;
 }
 
-/** Encodes an OBJECT IDENTIFIER in dotted form. */
+/** Encodes an OBJECT IDENTIFIER that is given in its dotted form. */
 export function oid(dotted: string): Buffer {
   const [first = 0, second = 0, ...remaining] = dotted.split('.').map(Number);
   const bytes: number[] = [];
@@ -159,7 +159,7 @@ export function expect(element: DerElement | undefined, tag: number): DerElement
   return element;
 }
 
-/** Returns an object identifier in its dotted form. Throws `DerError`. */
+/** Returns an object identifier in its dotted form. Throws `DerError` for another tag, and for too large a number. */
 export function readOid(element: DerElement): string {
   expect(element, TAG.oid);
   const parts: number[] = [];

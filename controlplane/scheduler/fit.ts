@@ -1,6 +1,6 @@
 /**
- * Finds the nodes that a pod fits, with kube-scheduler's messages for the others. It works in time slices, during which the
- * cluster must not change, and stops once it has found enough nodes to compare.
+ * Finds the nodes that a pod fits, with kube-scheduler's messages for the others. It works in time slices, and stops once
+ * it has found enough nodes to compare.
  */
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';

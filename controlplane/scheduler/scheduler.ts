@@ -122,7 +122,7 @@ class RunningScheduler implements Scheduler {
       await this.#watch.synced(signal);
       const devices = this.#watch.devices.synced(signal).then(() => this.#queue.changed('devices'));
       this.#track(devices);
-      // A server without this API group has no devices, and its other pods do not wait for them.
+      // On a server without this API group the devices are never known, so the wait is limited.
       await Promise.race([devices, pause(this.#options.clock, DEVICES_WAIT_MS, signal)]);
       this.#ready = true;
       this.#wake();

@@ -7,9 +7,9 @@ const SHORT = 2;
 type AddMore = (to: Pieces) => boolean;
 
 /**
- * The parts in order. A list has two or three parts for each of its thousands of objects, so that two arrays keep the parts
- * instead of a JavaScript object for each. With `addMore`, parts are added as the body is sent, so that each object is read
- * only when its bytes are copied, and lists keep no parts that are sent.
+ * The parts in order. A list has two or three parts for each of its thousands of objects, so two arrays keep the parts
+ * instead of a JavaScript object for each. With `addMore`, `chunks` adds parts as the body is sent, and keeps none that are
+ * sent.
  */
 export class Pieces {
   readonly #buffers: Buffer[] = [];

@@ -218,7 +218,9 @@ function positionOf(query: URLSearchParams): CopyPosition {
 }
 
 interface Successor {
+  /** The URL of the control plane that takes over. */
   readonly by: string;
+  /** The revision at which it was promoted. */
   readonly promotedAt: number | undefined;
 }
 

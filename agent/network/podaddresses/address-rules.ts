@@ -21,7 +21,7 @@ export interface PodInterface {
   readonly addresses: readonly string[];
 }
 
-/** The priority of the chain: before all other chains and hooks that read frames of bridges, such as br_netfilter. */
+/** The priority of the chain: before the filter chains of bridges and br_netfilter. */
 const PRIORITY = -300;
 const PLAIN_MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/;
 

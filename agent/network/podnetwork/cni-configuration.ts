@@ -96,7 +96,7 @@ export async function recordedDirectory(stateDirectory: string): Promise<string>
   return (await readOwnFile(join(stateDirectory, RECORD)).catch(absentFile))?.trim() ?? '';
 }
 
-/** Writes the file if it differs. */
+/** Writes the file if it differs, and records its directory. */
 export async function writeCniConfiguration(
   { configurationDirectory }: CniPlaces,
   stateDirectory: string,

@@ -36,7 +36,7 @@ interface AdmissionOptions {
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
   /** The host's kernel enforces AppArmor profiles. */
   readonly appArmor: () => boolean;
-  /** Rejects pods while the node shuts down. */
+  /** Returns why pods are refused while the node shuts down; `undefined` otherwise. */
   readonly shutdown?: () => Refusal | undefined;
 }
 

@@ -23,7 +23,7 @@ export function hasSelector(service: Service): boolean {
   return Object.keys(service.spec?.selector ?? {}).length > 0;
 }
 
-/** Whether the service has no address of its own, so that its name resolves to the addresses of its pods. */
+/** Whether the service is headless (`clusterIP: None`): its name resolves to the addresses of its endpoints. */
 export function isHeadless(service: Service): boolean {
   return service.spec?.clusterIP === 'None';
 }
@@ -51,7 +51,7 @@ export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminat
   return options.includeTerminating || !isPodTerminating(pod);
 }
 
-/** Returns the number of `targetPort` in this pod; `undefined` if the pod has no port of that name. */
+/** Returns the number of `targetPort` in this pod; `undefined` if the pod has no port of that name and protocol. */
 export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
   const target = port.targetPort ?? port.port;
   if (typeof target === 'number') return target === 0 ? port.port : target;
@@ -85,12 +85,12 @@ export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined
   const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;
   return addresses.find((address) => {
     const ip = parseIp(address);
-    return ip?.family === (family === 'IPv6' ? 6 : 4) && !ip.mapped && !isOfHost(ip);
+    return ip?.family === (family === 'IPv6' ? 6 : 4) && !ip.mapped && !isNotRoutable(ip);
   });
 }
 
-/** Whether only the host that uses the address can reach it: an unspecified, loopback or link-local address. */
-const isOfHost = (ip: Ip): boolean =>
+/** Whether the address is unspecified, loopback or link-local, which EndpointSlices must not contain. */
+const isNotRoutable = (ip: Ip): boolean =>
   isUnspecified(ip) || isLoopback(ip) || isLinkLocalUnicast(ip) || isLinkLocalMulticast(ip);
 
 /** Returns the fields of a pod that affect endpoints. */
@@ -107,7 +107,7 @@ function relevantFields(pod: Pod): unknown {
   ];
 }
 
-/** Enqueues each service that selects, or selected, a changed pod. */
+/** Enqueues each changed service, and each service that selects, or selected, a pod whose change affects endpoints. */
 export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Service>, pods: Informer<Pod>): void {
   const enqueueServicesOf = (pod: Pod): void => {
     for (const service of services.list(pod.metadata.namespace ?? '')) {

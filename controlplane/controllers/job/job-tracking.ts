@@ -1,6 +1,7 @@
 /**
  * Counts the pods of jobs, each exactly once, and writes the status. A finished pod is first recorded in the status
- * (`uncountedTerminatedPods`), then its tracking finalizer is removed, then it is counted. A crash in between repeats no count.
+ * (`uncountedTerminatedPods`, or `completedIndexes` for a success of an indexed job), then its tracking finalizer is removed,
+ * then it is counted. A crash in between repeats no count.
  */
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { isNotFound, tolerate } from '../../../api/meta/status-error.ts';
@@ -111,7 +112,10 @@ export class JobTracking {
     });
   }
 
-  /** Adds pods that terminated to the counters of `status`. Returns the job as it is after the first of the writes. */
+  /**
+   * Records the pods that terminated in the API, releases them, and adds them to the counters of `status`. Returns the job as
+   * it is in the API.
+   */
   async #countTerminated(job: Job, jobPods: readonly Pod[], status: JobStatus, counts: PodCounts): Promise<Job> {
     const { uncountedTerminatedPods: uncounted } = status;
     const uids = (written: readonly string[] | undefined, pods: readonly Pod[]): string[] => [

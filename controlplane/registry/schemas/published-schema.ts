@@ -107,7 +107,7 @@ function mapSubschemas(schema: JsonObject, change: (inner: JsonObject) => JsonOb
   return out;
 }
 
-/** Adds the members that every object has to embedded objects. */
+/** Adds the members that every object has to embedded objects; in OpenAPI 2, not to those that preserve unknown members. */
 function embedded(schema: JsonObject, target: Target): JsonObject {
   const out = mapSubschemas(schema, (inner) => embedded(inner, target));
   const open = target.version === 2 && out[PRESERVES] === true;

@@ -63,8 +63,8 @@ interface JudgedRules {
 }
 
 /**
- * Compiles the rules of a schema, and returns the errors of those that are invalid or too expensive. `path` is the path of the
- * schema.
+ * Compiles the rules of a schema, and returns the errors of those that do not compile. With `judge`, the errors of the schema
+ * and of rules that are too expensive are among them. `path` is the path of the schema.
  */
 export function compileRules(schema: JsonSchema, path: string, options: RuleOptions = {}): JudgedRules {
   const { isResource = true, judge } = options;

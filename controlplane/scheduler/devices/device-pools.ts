@@ -17,7 +17,7 @@ export interface PooledDevice {
   readonly driver: string;
   readonly pool: string;
   readonly device: Device;
-  /** The nodes that can use the allocated device. Absent if every node can. */
+  /** The nodes that can use the allocated device; `undefined` if every node can. */
   readonly nodes: { readonly name: string } | { readonly selector: NodeSelector } | undefined;
 }
 
@@ -49,7 +49,7 @@ interface Generation {
 
 /** All slices with the name of a pool, of any generation. */
 interface PublishedPool {
-  /** The slices of single nodes. A node can publish only such slices, and so change nothing of the pools of others. */
+  /** The slices of single nodes. A node can publish only such slices, so it changes no complete pool of another node. */
   readonly ofNode: Map<string, PublishedSlice[]>;
   readonly ofSeveral: PublishedSlice[];
   readonly generations: Map<number, Generation>;

@@ -1,6 +1,6 @@
 /**
- * Filters by the pod's claims: the nodes that bound volumes allow, those where unbound ones can be bound, and the number of
- * volumes that a node can hold.
+ * Filters by the pod's claims and disks: their use by other pods, the nodes that bound volumes allow, those where unbound
+ * claims can be bound, and the number of volumes that a node can hold.
  */
 import { ownMember } from '../../../api/meta/own-member.ts';
 import type { PersistentVolume } from '../../../api/kinds/kinds.ts';

@@ -2,8 +2,8 @@
  * Authenticates clients by their certificates: the subject's common name is the user, and its organizations are the groups.
  *
  * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate. A
- * result is cached by a hash of the presented certificates, until the bundle changes or the chain expires; a refusal for ten
- * seconds at most.
+ * result is cached by a hash of the presented certificates, at most until the bundle changes or the chain expires; a refusal
+ * for ten seconds at most.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -23,7 +23,7 @@ interface VerifiedPeer {
   readonly leaf: Certificate;
   /** The SHA-256 of the leaf in hexadecimal digits. */
   readonly fingerprint: string;
-  /** The earliest expiry of the certificates of the chain. */
+  /** The earliest expiry of the certificates of the chain; for a refusal, the time until which it is cached. */
   readonly untilMs: number;
 }
 

@@ -14,7 +14,7 @@ import { TOKEN_INVALID_SINCE_LABEL, TOKEN_LAST_USED_LABEL } from '../../../api/m
 /** The issuer of tokens in Secrets of type `kubernetes.io/service-account-token`. */
 export const LEGACY_ISSUER = 'kubernetes/serviceaccount';
 const EXTRA = 'authentication.kubernetes.io/';
-/** How long a token stays valid after the deletion timestamp of the object that it is bound to, or of its account. */
+/** How long a bound token stays valid after the deletion timestamp of the object that it is bound to, or of its account. */
 const DELETION_LEEWAY_MS = 60_000;
 
 /** Looks up objects; `undefined` if they do not exist. */

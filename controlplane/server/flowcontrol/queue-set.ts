@@ -36,7 +36,7 @@ export interface Queue {
   seatsWaiting: number;
   executing: number;
   seatsInUse: number;
-  /** The virtual time at which its next request may start. */
+  /** The virtual time at which its next request is due. */
   nextDispatch: number;
 }
 
@@ -108,7 +108,7 @@ export class QueueSet {
   dispatched = 0;
   /** The number of requests that got none. */
   rejected = 0;
-  /** The number of requests that left a queue. */
+  /** The number of requests that left a queue without seats. */
   cancelled = 0;
 
   constructor(clock: Clock) {

@@ -80,7 +80,7 @@ export function openDatabase(options: DatabaseOptions): LogDatabase {
     chmodSync(options.file, 0o600);
     // The lock is held from the first access until the database is closed or the process exits for any reason.
     database.pragma('locking_mode = EXCLUSIVE');
-    checkOwner(database, options.file);
+    lockAndCheckFormat(database, options.file);
     configure(database);
     createFormat(database);
     if (log.hasIncompleteTail) removeIncompleteTail(`${options.file}-wal`);
@@ -104,7 +104,7 @@ function makeDirectory(directory: string): void {
 }
 
 /** Takes the write lock, and checks the format. */
-function checkOwner(database: Database.Database, file: string): void {
+function lockAndCheckFormat(database: Database.Database, file: string): void {
   database.exec('BEGIN IMMEDIATE; COMMIT');
   checkFormat(database, file);
 }

@@ -29,12 +29,12 @@ export class DiskReserve {
     this.restore();
   }
 
-  /** The size of the reserve, also while its space is released. It is 0 if there is no reserve. */
+  /** The size of the reserve, also while its space is not held. It is 0 if there is no reserve. */
   get sizeBytes(): number {
     return this.#sizeBytes;
   }
 
-  /** Whether there is a reserve and its space is released. */
+  /** Whether there is a reserve whose space is not held: it was released, or the disk had no room for it. */
   get isReleased(): boolean {
     return this.#sizeBytes > 0 && !this.#isHeld;
   }
