@@ -27,8 +27,8 @@ export interface TransportResponse {
 }
 
 /**
- * The request did not reach the server or was not processed, so it may be sent again. A reset of a reused connection of HTTP/1.1
- * counts as that, because servers close idle connections.
+ * The request did not reach the server or was not processed, so it may be sent again. A reset of a reused connection of
+ * HTTP/1.1 counts as that, because servers close idle connections.
  */
 export class NotSentError extends Error {
   constructor(cause: unknown) {

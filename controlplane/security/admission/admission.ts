@@ -20,7 +20,8 @@ export interface AdmissionAttributes {
   /** Empty on the deletion of a collection, and on a create if the object has a `generateName` and no name. */
   readonly name: string;
   /**
-   * The object that will be stored, or the options of a CONNECT; `undefined` on DELETE. Mutating plugins change it in place, or replace it by `setObject`.
+   * The object that will be stored, or the options of a CONNECT; `undefined` on DELETE. Mutating plugins change it in place, or
+   * replace it by `setObject`.
    */
   readonly object: KubeObject | undefined;
   /** The stored object, on UPDATE and DELETE. Plugins never change it. */
