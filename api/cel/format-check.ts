@@ -70,7 +70,7 @@ export function formatFault({ name, target, args, at }: Call, typeOf: TypeOf): F
 }
 
 /** Returns the error of a precision without digits, or at the end of the text. */
-function precisionFault(precision: string, verb: string): string | undefined {
+export function precisionFault(precision: string, verb: string): string | undefined {
   const what = 'error while parsing precision: ';
   if (verb === '') return `${what}could not find end of precision specifier`;
   if (precision !== '.') return undefined;

@@ -4,7 +4,7 @@
  */
 import { quoteText } from '../meta/quote.ts';
 import { doubleText } from './double-text.ts';
-import { refusalOf } from './format-check.ts';
+import { precisionFault, refusalOf } from './format-check.ts';
 import { formatDuration, formatTimestamp } from './time.ts';
 import {
   adapt,
@@ -27,17 +27,20 @@ const MAX_PRECISION = 1000;
 
 /**
  * Replaces the clauses of a text by the formatted arguments: `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional
- * precision, and `%%`. Throws `CelError` for an unknown clause, a missing argument, an argument of a type that its clause does
- * not take, and too large a precision.
+ * precision, and `%%`. Throws `CelError` for an unknown or incomplete clause, a missing argument, an argument of a type that its
+ * clause does not take, and too large a precision.
  */
 export function format(text: string, args: readonly unknown[]): string {
   let next = 0;
-  return text.replace(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {
-    if (verb === '%') return '%';
+  return text.replace(/%(\.\d*)?(.?)/gsu, (whole, precision: string | undefined, verb: string) => {
+    if (whole === '%%') return '%';
+    const unread = precision === undefined ? undefined : precisionFault(precision, verb);
+    if (unread !== undefined && next < args.length) throw new CelError(`could not parse formatting clause: ${unread}`);
+    if (whole === '%') throw new CelError('unexpected end of string');
     if (next >= args.length) throw new CelError(`index ${next} out of range`);
     const value = adapt(args[next]);
     next += 1;
-    return clause(verb, value, precision === undefined ? DEFAULT_PRECISION : Number(precision));
+    return clause(verb, value, precision === undefined ? DEFAULT_PRECISION : Number(precision.slice(1)));
   });
 }
 
