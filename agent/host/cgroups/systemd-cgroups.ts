@@ -76,6 +76,7 @@ export class SystemdCgroups implements CgroupManager {
         this.#applied.set(name, key);
       } catch (error) {
         this.#warn(error);
+        this.#applied.delete(name);
         await files.set(name, resources);
         return;
       }
@@ -97,6 +98,7 @@ export class SystemdCgroups implements CgroupManager {
         return true;
       } catch (error) {
         this.#warn(error);
+        this.#applied.delete(unit);
         return files.update(path, resources);
       }
     });

@@ -138,6 +138,23 @@ describe('a pod on a host of systemd', () => {
     assert.deepEqual(calls[1], calls[0]);
   });
 
+  test('gets its former limits back after a change that was written to the files', async () => {
+    const { root, calls, refuse, manager } = await hostOf(2);
+    const cgroups = podCgroups(manager);
+    await cgroups.ensure(podOf(BURSTABLE));
+    for (const file of ['cpu.weight', 'cpu.max', 'memory.max', 'pids.max'])
+      await writeFile(join(root, PATH, file), 'max\n');
+    refuse.set('SetUnitProperties', 'Connection timed out');
+    await cgroups.ensure(podOf({ requests: { cpu: '500m' } }));
+    refuse.clear();
+    const before = calls.length;
+    await cgroups.ensure(podOf(BURSTABLE));
+    assert.deepEqual(
+      calls.slice(before).map((args) => args[6]),
+      ['StartTransientUnit'],
+    );
+  });
+
   test('has huge pages by file, because systemd has no property for them', async () => {
     const { root, calls, manager, make, warnings } = await hostOf(2);
     await make(SLICE);
