@@ -26,8 +26,8 @@ const DATA_LINK = '..data';
 const STAMPED = /^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.[0-9a-f]+$/;
 
 /**
- * Writes the payload to the directory. Resolves to whether the files changed. The group `gid`, if set, gets the files. Throws if
- * a path of the payload could lead out of the directory.
+ * Writes the payload to the directory. Resolves to whether the files changed. The group `gid`, if set, gets the files. Throws
+ * if a path of the payload could lead out of the directory.
  */
 export async function writePayload(
   path: string,

@@ -27,8 +27,8 @@ const MAX_PRECISION = 1000;
 
 /**
  * Replaces the clauses of a text by the formatted arguments: `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional
- * precision, and `%%`. Throws `CelError` for an unknown or incomplete clause, a missing argument, an argument of a type that its
- * clause does not take, and too large a precision.
+ * precision, and `%%`. Throws `CelError` for an unknown or incomplete clause, a missing argument, an argument of a type that
+ * its clause does not take, and too large a precision.
  */
 export function format(text: string, args: readonly unknown[]): string {
   let next = 0;
