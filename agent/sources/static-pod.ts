@@ -82,7 +82,7 @@ function readObject(value: unknown, { origin }: StaticPodOptions): StaticObject 
 async function manifestValues(text: Buffer, { origin, yaml }: StaticPodOptions): Promise<unknown[]> {
   let values: unknown[];
   try {
-    const isMany = /^---\s*$/m.test(text.toString('latin1'));
+    const isMany = /^---(?:\s|$)/m.test(text.toString('latin1'));
     values = isMany ? await yaml.all(text) : [(await yaml.first(text)).value];
   } catch (error) {
     throw new ManifestError(`${origin}: ${errorMessage(error)}`, { cause: error });

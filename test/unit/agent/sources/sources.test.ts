@@ -261,6 +261,15 @@ describe('a static pod', () => {
     assert.equal(one?.metadata.annotations?.['kubernetes.io/config.source'], 'file');
   });
 
+  it('may stand in a document whose marker has a comment', async () => {
+    const text = Buffer.from(`${manifest('a')}\n--- # the other one\n${manifest('b')}\n`);
+    const { pods } = await readManifest(text, { source: 'file', origin: 'f', nodeName: 'n', yaml, reader });
+    assert.deepEqual(
+      pods.map(({ metadata }) => metadata.name),
+      ['a-n', 'b-n'],
+    );
+  });
+
   it('has the same uid whatever the order of the members of its manifest is', async () => {
     const one = await read(
       '{"kind":"Pod","metadata":{"name":"a","labels":{"x":"1","y":"2"}},"spec":{"containers":[]}}',
