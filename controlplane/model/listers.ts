@@ -61,12 +61,12 @@ interface InformerOptions extends ListersOptions {
 
 const RETRY_MS = 1000;
 
-/** Creates the listers. Those of the same resource share one informer. */
+/** Creates the listers. Those of the same resource in the same version share one informer. */
 export function listersFromCatalog(catalog: ResourceCatalog, options: ListersOptions): Listers {
   const informers = new Map<string, CatalogInformer<KubeObject>>();
   return {
     of<T extends KubeObject>(resource: ResourceOf<T>): Lister<T> {
-      const key = `${resource.group}/${resource.resource}`;
+      const key = `${resource.group}/${resource.version}/${resource.resource}`;
       let informer = informers.get(key);
       if (informer === undefined) {
         informer = new CatalogInformer<KubeObject>(

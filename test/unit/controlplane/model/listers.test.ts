@@ -4,6 +4,7 @@ import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { secrets } from '../../../../api/client/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { ResourceCatalog, WatchSink } from '../../../../controlplane/model/rest.ts';
 import { listersFromCatalog } from '../../../../controlplane/model/listers.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
@@ -30,4 +31,25 @@ test('a watch that has ended is opened again without a further listener at the s
   stop.abort();
   await clock.advance(5000);
   assert.equal(sinks.length, 4);
+});
+
+test('listers of two versions of a resource have the objects of their own version', async () => {
+  const find = (group: string, version: string) => ({
+    info: { resource: 'widgets' },
+    watch: (_context: unknown, _namespace: string, _options: unknown, sink: WatchSink) => {
+      const object = { apiVersion: `${group}/${version}`, kind: 'Widget', metadata: { name: 'a' } };
+      sink.onEvents([{ type: 'ADDED', entry: { object } }] as unknown as Parameters<WatchSink['onEvents']>[0]);
+      return Promise.resolve({ resume: () => undefined, close: () => undefined });
+    },
+  });
+  const catalog = { find } as unknown as ResourceCatalog;
+  const clock = new FakeClock();
+  const listers = listersFromCatalog(catalog, { clock, logger: silentLogger, signal: new AbortController().signal });
+  const widgets = { group: 'example.com', resource: 'widgets', kind: 'Widget', namespaced: false };
+  const versions = ['v1', 'v2'].map((version) => listers.of<KubeObject>({ ...widgets, version }));
+  await clock.settle();
+  assert.deepEqual(
+    versions.map((lister) => lister.get('', 'a')?.apiVersion),
+    ['example.com/v1', 'example.com/v2'],
+  );
 });
