@@ -95,8 +95,8 @@ interface Placed {
 const INSERTION_LENGTH = 20;
 
 /**
- * Sorts by the place on the server. For kube-apiserver such an item is less than any other one, so the result depends on how Go
- * sorts. Short lists have the same order here.
+ * Sorts by the place on the server. For kube-apiserver an item that the server lacks is less than any other one, so the result
+ * depends on how Go sorts. Short lists have the same order here.
  */
 function inServerOrder<T extends Placed>(items: T[]): T[] {
   if (items.length > INSERTION_LENGTH || items.every(({ onServer }) => onServer >= 0))

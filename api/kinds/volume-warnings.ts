@@ -122,7 +122,7 @@ interface PathNode {
   readonly within: SeenFile[];
 }
 
-/** The maximum number of warnings about one volume. */
+/** The maximum number of overlaps that are reported for one volume. */
 const MAX_OVERLAPS = 100;
 
 /** Whether all files are at the top of the volume and have different names, as in the volumes of service accounts. */

@@ -112,7 +112,7 @@ export interface StructType {
   readonly embeddedResource?: boolean;
 }
 
-/** A resource of the table. It has one row for each served path. */
+/** A served resource in one of its versions, with its subresources. */
 export interface ResourceInfo {
   readonly group: string;
   readonly version: string;
@@ -125,7 +125,7 @@ export interface ResourceInfo {
   readonly namespaced: boolean;
   readonly verbs: readonly string[];
   readonly subresources: readonly SubresourceInfo[];
-  /** Set for a custom resource. */
+  /** Set for custom resources and for resources of aggregated servers. */
   readonly custom?: {
     readonly listKind: string;
     /** The warning for a deprecated version. It is empty for other versions. */

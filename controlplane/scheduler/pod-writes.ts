@@ -1,4 +1,7 @@
-/** Implements all writes of the scheduler: bindings, volume decisions, conditions, nominations and evictions of victims. */
+/**
+ * Implements the writes of scheduling decisions: bindings, volumes, device claims, conditions, nominations and evictions of
+ * victims.
+ */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { PersistentVolumeClaim, Pod, ResourceClaim } from '../../api/kinds/kinds.ts';

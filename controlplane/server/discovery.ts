@@ -67,7 +67,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
   );
   const serve = (request: ApiRequest): MaybePromise<void> => {
     const path = bare(request.info.path);
-    const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isOfDefinitions(path);
+    const isRead = request.exchange.method === 'GET' || !isRoute(path) || discovery.isCustomGroup(path);
     if (!isRead && discovery.exists(path)) throw methodNotAllowed();
     return discovery.serve(request, path, { aggregates: false });
   };
@@ -130,18 +130,18 @@ class Discovery {
     return found !== undefined && (version === undefined || found.versions.has(version));
   }
 
-  /** Returns the form that the client accepts, or throws a 406. For a group of custom resources, the 406 has no details. */
+  /** Returns the form that the client accepts, or throws a 406. For a group without built-in resources, the 406 has no details. */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
       return negotiate(request.header('accept'), aggregates, isRoute(path));
     } catch (error) {
-      if (!isStatusError(error, 'NotAcceptable') || !this.isOfDefinitions(path)) throw error;
+      if (!isStatusError(error, 'NotAcceptable') || !this.isCustomGroup(path)) throw error;
       throw newNotAcceptable(`only the following media types are accepted: ${PRODUCED.join(', ')}`);
     }
   }
 
-  /** Whether only definitions have resources in the group of the path. */
-  isOfDefinitions(path: string): boolean {
+  /** Whether all resources in the group of the path are of definitions or of aggregated servers. */
+  isCustomGroup(path: string): boolean {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');
     const rows = root === 'apis' ? [...(this.#grouped().get(group)?.versions.values() ?? [])].flat() : [];
     return rows.length > 0 && rows.every(({ custom }) => custom !== undefined);

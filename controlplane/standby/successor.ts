@@ -79,7 +79,7 @@ export async function refuseSuccessor(options: SuccessorOptions): Promise<void> 
 
 /**
  * Resolves to the URL of a standby that this control plane had and that was promoted later than this one, if there is one.
- * Rejects with a StartError if the keys of the cluster are missing.
+ * Rejects with a StartError if the keys of the cluster are missing, or if the file of standbys is invalid.
  */
 export async function findSuccessor(options: SuccessorOptions): Promise<string | undefined> {
   const { dataDirectory, clock, logger } = options;

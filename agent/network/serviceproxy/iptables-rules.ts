@@ -255,7 +255,7 @@ class PortChains {
    * client's previous endpoint comes first.
    */
   #balancingChain(port: ServicePort, endpoints: readonly Endpoint[]): string {
-    // `SVC` has all endpoints, and `SVL` those of this node.
+    // `SVC` has the endpoints of `port.cluster`, and `SVL` those on this node.
     const chain = chainName(endpoints === port.cluster ? 'SVC' : 'SVL', port.id, port.protocol);
     if (this.chains.has(chain)) return chain;
     const targets = endpoints.map((endpoint) => this.#endpointChain(port, endpoint));

@@ -18,7 +18,7 @@ export interface RuleSettings {
   readonly localhostNodePorts: boolean;
   /**
    * Redirects traffic to port 53 of these addresses to `port` of this host, where the agent's name server listens. All
-   * other traffic to that port is dropped, also where there are no addresses of the family.
+   * other traffic to that port that does not come from this host is dropped, also where there are no addresses of the family.
    */
   readonly nameServer?: NameServer | undefined;
 }

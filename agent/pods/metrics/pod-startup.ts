@@ -1,7 +1,7 @@
 /**
  * Measures how long pods take to start, as the kubelet does: from the creation of a pod until the agent sees at the API server
  * that all its containers have been started. The service level indicator (SLI) of Kubernetes leaves out pulls of images, init
- * containers, and pods with volumes that keep data. Pods that were there before the agent are not measured. Also counts pods
+ * containers, and pods with volumes that keep data. Pods that have a start time when the agent first sees them are not measured. Also counts pods
  * that were rejected.
  */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
@@ -118,7 +118,7 @@ export function podStartups(metrics: MetricsRegistry, clock: Clock): PodStartups
         starting.delete(uid);
         started(pod, creationTimestamp, startup);
       } else if (startup === undefined && pod.status?.startTime === undefined)
-        // A pod that has a start time was there before the agent.
+        // An earlier run of the agent has set a start time.
         starting.set(uid, { receivedMs: clock.monotonic(), pullingMs: 0, hasWorker: false });
     },
     workerStarted(podUid) {

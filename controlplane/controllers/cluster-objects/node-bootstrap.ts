@@ -1,6 +1,7 @@
 /**
  * Creates the roles and bindings between nodes and the control plane: the bearer of a bootstrap token may request a
  * certificate, such requests are approved, a node renews its own certificate, and the API server may call the node agents.
+ * Publishes the ConfigMap `cluster-info`, by which a joining host finds and verifies the cluster.
  */
 import { stringifyYaml } from '../../../api/codec/yaml.ts';
 import type { Client } from '../../../api/client/client.ts';

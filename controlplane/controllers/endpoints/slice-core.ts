@@ -1,4 +1,4 @@
-/** Distributes endpoints over slices with few writes: existing endpoints keep their slice. Pure. */
+/** Distributes endpoints over slices with few writes: an endpoint stays in its slice while its ports are the same. Pure. */
 import { stringifyJson } from '../../../api/codec/json.ts';
 import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -32,7 +32,7 @@ export interface SlicePlan {
   readonly remove: readonly EndpointSlice[];
 }
 
-/** Returns the families of the service; one of the family of its address if it lists none. */
+/** Returns the address families of the service. If it lists none, returns that of its cluster IP, or IPv4 without one. */
 export function familiesOf(service: Service): AddressType[] {
   const families = (service.spec?.ipFamilies ?? []).filter(
     (family): family is AddressType => family === 'IPv4' || family === 'IPv6',

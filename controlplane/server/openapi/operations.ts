@@ -40,7 +40,7 @@ export interface Operation {
   readonly parameters: readonly ParameterInfo[];
   readonly body: TypeRef | undefined;
   readonly bodyRequired: boolean;
-  /** The type of the response. Absent if the response is text. */
+  /** The type of the response. Absent if the response is text, and for connections. */
   readonly answer: TypeRef | undefined;
   /** The status codes of success. */
   readonly codes: readonly number[];

@@ -1,6 +1,6 @@
 /**
- * Implements a client of an etcd cluster (API v3 over gRPC) for `orchlet migrate`: pages of a range, creates, leases,
- * compaction.
+ * Implements a client of an etcd cluster (API v3 over gRPC) for commands such as `orchlet migrate`: pages of a range, writes,
+ * leases, compaction.
  */
 import { PlainError } from '../../../api/component/plain-error.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';

@@ -20,7 +20,8 @@ const FREE_PAGES_KEPT = 4096;
 /** The number of pages (2 MB) that are returned to the disk at a time, because writes wait meanwhile. */
 const VACUUM_STEP_PAGES = 512;
 /**
- * A database that must not grow takes no writes if its free pages are less than this fraction of the reserve (1 MB of 16 MB).
+ * A database that must not grow takes only deletions if its free pages are less than the size of the reserve divided by this
+ * number (1 MB of 16 MB).
  */
 const WORKABLE_PART = 16;
 
@@ -100,7 +101,10 @@ export class DiskRoom {
     this.#limitGrowth(0);
   }
 
-  /** The length of the log in pages at which a checkpoint begins: at most half of the reserve, and 0 while it is released. */
+  /**
+   * The length of the log in pages at which a checkpoint begins: at most half of the reserve if there is one, and 0 while it is
+   * released.
+   */
   get checkpointPages(): number {
     return this.#reserve.isReleased ? 0 : this.#logPages;
   }

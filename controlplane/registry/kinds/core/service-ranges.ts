@@ -1,6 +1,6 @@
 /**
- * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are ready and not terminating. The
- * range of the flags is used until its object exists. An address is allocated if an IPAddress object, a stored service or a
+ * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are not terminating, and whose
+ * condition Ready is not False. The ranges of the flags are used until their object exists. An address is allocated if an IPAddress object, a stored service or a
  * running write has it.
  */
 import {
