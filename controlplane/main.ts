@@ -33,7 +33,7 @@ import { MASTERS_GROUP } from '../api/meta/system-users.ts';
 
 /** How a control plane starts. Without options, it has the defaults of `orchlet controlplane` and logs nothing. */
 export interface ControlPlaneOptions {
-  /** Stores nothing on disk. */
+  /** Keeps the objects in memory and the keys in a temporary directory, and listens on a free port of loopback. */
   readonly memory?: boolean;
   /** Flags by their names in `controlPlaneFlags`; the others have their defaults. */
   readonly flags?: Partial<ControlPlaneFlags>;

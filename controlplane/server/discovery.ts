@@ -130,7 +130,7 @@ class Discovery {
     return found !== undefined && (version === undefined || found.versions.has(version));
   }
 
-  /** Returns the form that the client accepts, or throws a 406. For a group without built-in resources, the 406 has no details. */
+  /** Returns the form that the client accepts, or throws a 406, which has no details for a group without built-in resources. */
   #negotiated(request: ApiRequest, path: string, aggregates: boolean): Wanted {
     try {
       return negotiate(request.header('accept'), aggregates, isRoute(path));
