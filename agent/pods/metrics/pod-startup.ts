@@ -2,7 +2,8 @@
  * Measures how long pods take to start, as the kubelet does: from the creation of a pod until the agent sees at the API
  * server that all its containers have been started. The service level indicator (SLI) of Kubernetes leaves out pulls of
  * images, init containers, and pods with volumes that keep data. Pods that have a start time when the agent first sees them
- * are not measured. Also counts pods that were rejected. /
+ * are not measured. Also counts pods that were rejected.
+ */
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Pod } from '../../base/model/pod.ts';

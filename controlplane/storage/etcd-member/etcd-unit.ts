@@ -1,6 +1,7 @@
 /**
  * Runs etcd in a systemd unit of its own, which the control plane writes, and does not stop when it exits: the member votes
- * on while orchlet is upgraded or has crashed, and starts with its host. /
+ * on while orchlet is upgraded or has crashed, and starts with its host.
+ */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, readFile, rm } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Copies all objects of a control plane between the storage of this project and an etcd cluster in kube-apiserver's layout, with
- * digests by which the caller compares both. Nothing else may write meanwhile.
+ * Copies all objects of a control plane between the storage of this project and an etcd cluster in kube-apiserver's layout,
+ * with digests by which the caller compares both. Nothing else may write meanwhile.
  */
 import { createHash } from 'node:crypto';
 import { stringifyJson } from '../../../api/codec/json.ts';

@@ -1,7 +1,8 @@
 /**
  * Allocates cluster addresses of services. The ranges are those of ServiceCIDR objects that are not terminating, and whose
  * condition Ready is not False. The ranges of the flags are used until their object exists. An address is allocated if an
- * IPAddress object, a stored service or a running write has it. /
+ * IPAddress object, a stored service or a running write has it.
+ */
 import {
   canonicalIp,
   cidrAddress,
