@@ -197,7 +197,9 @@ function referencesToApi(pod: Pod, { withObjects = false }: Pick<StaticPodOption
   const found = new Set<string>();
   if ((pod.spec.resourceClaims ?? []).length > 0) found.add('resource claims (spec.resourceClaims)');
   if ((pod.spec.serviceAccountName ?? '') !== '') found.add('service accounts (spec.serviceAccountName)');
+  if ((pod.spec.imagePullSecrets ?? []).length > 0 && !withObjects) found.add('secrets (spec.imagePullSecrets)');
   for (const volume of pod.spec.volumes ?? []) {
+    if (volume.csi !== undefined) found.add(`CSI drivers (volume ${volume.name})`);
     if (volume.configMap !== undefined && !withObjects) found.add(`config maps (volume ${volume.name})`);
     if (volume.secret !== undefined && !withObjects) found.add(`secrets (volume ${volume.name})`);
     if (volume.ephemeral !== undefined) found.add(`ephemeral volume claims (volume ${volume.name})`);

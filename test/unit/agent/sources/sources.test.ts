@@ -338,6 +338,15 @@ describe('a static pod', () => {
       read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec: projecting })),
       /projected API objects \(volume w\)/,
     );
+    const { containers } = spec;
+    for (const [more, refusal] of [
+      [{ imagePullSecrets: [{ name: 's' }] }, /may not use .*imagePullSecrets/],
+      [{ volumes: [{ name: 'd', csi: { driver: 'd.example.com' } }] }, /may not use .*CSI drivers \(volume d\)/],
+    ] as const)
+      await assert.rejects(
+        read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec: { containers, ...more } })),
+        refusal,
+      );
   });
 
   it('names the line of the error, in the right item of a list', () => {
