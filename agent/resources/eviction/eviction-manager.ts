@@ -43,7 +43,7 @@ interface EvictionDeps {
   readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when none of the pod's containers is running. Rejects if that takes longer than 1.5 grace periods. */
+  /** Resolves when none of the pod's containers is running. Rejects after 1.5 grace periods, but not before ten seconds. */
   readonly evict: (
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string; readonly isDisruption: boolean },

@@ -73,12 +73,20 @@ export function podSecurity(
     if (namespace !== undefined) policies.set(namespace, found);
     return found;
   };
+  /** Returns the existing pods of a namespace that are not exempt. */
+  const checkedPods = (namespace: string): readonly Pod[] =>
+    configuration.exemptNamespaces.has(namespace)
+      ? []
+      : podLister
+          .list(namespace)
+          .filter(({ spec }) => !configuration.exemptRuntimeClasses.has(spec?.runtimeClassName ?? ''));
   return {
     name: 'PodSecurity',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     async validate(attributes) {
       if (isResource(attributes.resource, namespaces)) {
-        if (attributes.subresource === '') validateNamespace(attributes, () => podLister.list(nameOf(attributes)));
+        if (attributes.subresource === '')
+          validateNamespace(attributes, defaults, () => checkedPods(nameOf(attributes)));
         return;
       }
       const target = isPod(attributes) ? podTarget(attributes) : templateOf(attributes);
@@ -184,9 +192,14 @@ function findTemplate(resource: string, object: KubeObject): Template | undefine
   }
 }
 
-function validateNamespace(attributes: AdmissionAttributes, existing: () => readonly Pod[]): void {
-  const current = policyOf(attributes.object?.metadata.labels);
-  const before = attributes.operation === 'UPDATE' ? policyOf(attributes.oldObject?.metadata.labels) : undefined;
+function validateNamespace(
+  attributes: AdmissionAttributes,
+  defaults: PodSecurityConfiguration['defaults'],
+  existing: () => readonly Pod[],
+): void {
+  const current = policyOf(attributes.object?.metadata.labels, defaults);
+  const before =
+    attributes.operation === 'UPDATE' ? policyOf(attributes.oldObject?.metadata.labels, defaults) : undefined;
   // An invalid label that did not change is accepted.
   const isNew =
     before === undefined || current.errors.some((error) => !before.errors.some((old) => String(old) === String(error)));

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricsRegistry } from '../../../../../api/component/metrics.ts';
-import { namespaces } from '../../../../../api/client/resources.ts';
+import { namespaces, pods } from '../../../../../api/client/resources.ts';
 import type { AdmissionAttributes } from '../../../../../controlplane/security/admission/admission.ts';
 import { podSecurityMetrics } from '../../../../../controlplane/security/admission/admission-metrics.ts';
 import { podSecurity } from '../../../../../controlplane/security/admission/pod-security/pod-security.ts';
@@ -313,4 +313,55 @@ test('a namespace that enforces a level warns of it as well, unless it has a lev
   assert.equal(warns({ enforce: 'baseline' }, { warn: 'restricted' }), 'restricted:latest');
   assert.equal(warns({ enforce: 'restricted' }, { warn: 'baseline' }), 'restricted:latest');
   assert.equal(warns({}, { enforce: 'restricted' }), 'privileged:latest');
+});
+
+/** Returns the warnings about existing pods when the label `enforce` of a namespace changes. */
+async function namespaceWarnings(
+  [before, after]: readonly [string | undefined, string | undefined],
+  configuration: { readonly defaults?: object; readonly namespaces?: string; readonly runtimeClasses?: string },
+): Promise<string[]> {
+  const spec = { containers: [{ name: 'c', securityContext: { privileged: true } }] };
+  const plugin = podSecurity(
+    fixedListers([
+      { resource: pods, object: { metadata: { name: 'a', namespace: 'n' }, spec } as never },
+      {
+        resource: pods,
+        object: { metadata: { name: 'b', namespace: 'n' }, spec: { ...spec, runtimeClassName: 'kata' } } as never,
+      },
+    ]),
+    {
+      defaults: { ...configuration.defaults },
+      exemptUsers: new Set(),
+      exemptNamespaces: new Set([configuration.namespaces ?? '']),
+      exemptRuntimeClasses: new Set([configuration.runtimeClasses ?? '-']),
+    },
+  );
+  const warnings: string[] = [];
+  const namespaceWith = (level: string | undefined): object => ({
+    metadata: { name: 'n', labels: level === undefined ? {} : { 'pod-security.kubernetes.io/enforce': level } },
+  });
+  const attributes = {
+    operation: 'UPDATE',
+    resource: { group: '', version: 'v1', resource: 'namespaces' },
+    ...{ subresource: '', namespace: 'n', name: 'n', user: { name: 'ann', groups: [] } },
+    ...{ object: namespaceWith(after), oldObject: namespaceWith(before) },
+    warn: (text: string) => warnings.push(text),
+    annotate: () => undefined,
+  } as unknown as AdmissionAttributes;
+  await plugin.validate?.(attributes, new AbortController().signal);
+  return warnings;
+}
+
+test('a namespace that is tightened warns of existing pods, except exempt ones', async () => {
+  const tightened = ['privileged', 'baseline'] as const;
+  const header = 'existing pods in namespace "n" violate the new PodSecurity enforce level "baseline:latest"';
+  assert.deepEqual(await namespaceWarnings(tightened, {}), [header, 'a (and 1 other pod): privileged']);
+  assert.deepEqual(await namespaceWarnings(tightened, { runtimeClasses: 'kata' }), [header, 'a: privileged']);
+  assert.deepEqual(await namespaceWarnings(tightened, { namespaces: 'n' }), []);
+});
+
+test('a namespace without the label has the default level before and after a change', async () => {
+  const defaults = { enforce: 'baseline' };
+  assert.deepEqual(await namespaceWarnings([undefined, 'baseline'], { defaults }), []);
+  assert.equal((await namespaceWarnings(['privileged', undefined], { defaults })).length, 2);
 });
