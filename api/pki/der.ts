@@ -159,9 +159,10 @@ export function expect(element: DerElement | undefined, tag: number): DerElement
   return element;
 }
 
-/** Returns an object identifier in its dotted form. Throws `DerError` for another tag, and for too large a number. */
+/** Returns an object identifier in its dotted form. Throws `DerError` for another tag or invalid content. */
 export function readOid(element: DerElement): string {
   expect(element, TAG.oid);
+  if (((element.content.at(-1) ?? 0x80) & 0x80) !== 0) throw new DerError('an object identifier is truncated');
   const parts: number[] = [];
   let value = 0;
   for (const byte of element.content) {

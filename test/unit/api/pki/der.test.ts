@@ -1,7 +1,7 @@
 /** Tests that DER elements with malformed content are rejected. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type DerElement, DerError, readElement, readBoolean, readTime } from '../../../../api/pki/der.ts';
+import { type DerElement, DerError, readElement, readBoolean, readOid, readTime } from '../../../../api/pki/der.ts';
 
 const element = (tag: number, content: string): DerElement =>
   readElement(Buffer.concat([Buffer.from([tag, content.length]), Buffer.from(content, 'latin1')]));
@@ -23,4 +23,9 @@ test('a BOOLEAN without content is rejected', () => {
   assert.throws(() => readBoolean(element(1, '')), DerError);
   assert.equal(readBoolean(element(1, '\u00ff')), true);
   assert.equal(readBoolean(element(1, '\0')), false);
+});
+
+test('an object identifier that is empty or breaks off is rejected', () => {
+  for (const content of ['', '\u0055\u001d\u0083']) assert.throws(() => readOid(element(6, content)), DerError);
+  assert.equal(readOid(element(6, '\u0055\u001d\u0023')), '2.5.29.35');
 });
