@@ -16,7 +16,7 @@ export type RuntimeErrorCode =
   | 'image-not-found'
   /** The registry rejected the credentials. */
   | 'unauthorized'
-  /** The runtime could not create the container (`CreateContainerError`) or start its process (`RunContainerError`). */
+  /** The request cannot be fulfilled, for example because the process of a container cannot be started. */
   | 'invalid'
   | 'unavailable'
   | 'unsupported'

@@ -79,7 +79,7 @@ export interface Field {
   readonly goEmbedded?: string;
   /** Absent for custom resources, whose values are kept as they are. */
   readonly presence?: Presence;
-  /** If absent, structured merge treats a list of scalars as `atomic`. */
+  /** If absent, structured merge treats a list as `atomic`. */
   readonly listType?: 'atomic' | 'set' | 'map';
   readonly listMapKeys?: readonly string[];
   /** The map type of a map or struct value. */

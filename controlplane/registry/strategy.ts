@@ -16,7 +16,7 @@ import type { RequestContext } from '../model/rest.ts';
 /** The parts of the request that a strategy can use. */
 export interface StrategyContext {
   readonly request: RequestContext;
-  /** The resource in the version of the request. The objects are in the stored version all the same. */
+  /** The resource in the version of the request, which need not be that of the objects. */
   readonly info: ResourceInfo;
   /** Empty for cluster-scoped objects. */
   readonly namespace: string;

@@ -65,8 +65,8 @@ interface SuccessorOptions {
 }
 
 /**
- * Asks the standbys that this control plane had whether one was promoted since. If one was, it writes the role of a former
- * first and throws a StartError with the remedy. Standbys that do not answer within 3 seconds prevent no start.
+ * Asks the standbys that this control plane had whether one was promoted since. If one was, stores the role `fenced`, and
+ * throws a StartError with the remedy. Standbys that do not answer within 3 seconds prevent no start.
  */
 export async function refuseSuccessor(options: SuccessorOptions): Promise<void> {
   const { dataDirectory, clock } = options;

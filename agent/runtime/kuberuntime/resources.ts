@@ -199,8 +199,8 @@ export function pageSizeName(size: string): string {
 
 /**
  * Returns the effective requests or limits of a pod (`of` is `requestsOf` or `limitsOf`): its pod-level values, else those of
- * its containers; plus its overhead, for limits only of resources that have one. With another `of`, returns the sum of the
- * containers.
+ * its containers; plus its overhead, for limits only of resources that have one. With another `of`, neither pod-level
+ * values nor overhead count.
  */
 export function podResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const which = of === requestsOf ? 'requests' : of === limitsOf ? 'limits' : undefined;

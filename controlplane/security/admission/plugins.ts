@@ -102,10 +102,7 @@ const off = (name: PluginName, summary: string, make: PluginRow['make']): Plugin
 const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
   credentials === undefined ? {} : { credentials };
 
-/**
- * The plugins in kube-apiserver's order: those that set defaults run before those that check them. Of the plugins that are on
- * by default, quota runs last.
- */
+/** The plugins in kube-apiserver's order. Of those that are on by default, quota runs last. */
 export const PLUGINS: readonly PluginRow[] = [
   off('AlwaysAdmit', 'accepts everything', () => alwaysAdmit()),
   off(

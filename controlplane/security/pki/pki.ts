@@ -1,6 +1,6 @@
 /**
- * Owns the keys and certificates of the control plane. It creates them at the first start and renews them while the control
- * plane runs.
+ * Owns the keys and certificates of the control plane. It creates them at the first start, and renews all certificates but
+ * those of the CAs at each start and while the control plane runs.
  *
  * The directory contains `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
  * `front-proxy-client` and `sa.key`/`sa.pub` (service account tokens).

@@ -1,4 +1,7 @@
-/** Reads and changes the members of an etcd cluster (API v3 over gRPC): their names and URLs, which one leads, and alarms. */
+/**
+ * Reads and changes the members of an etcd cluster (API v3 over gRPC): their names and URLs, which one leads, alarms, and
+ * snapshots.
+ */
 import { createHash } from 'node:crypto';
 import { openChannel, type GrpcTls } from '../../../api/grpc/grpc-channel.ts';
 import { grpcClient, type GrpcClient } from '../../../api/grpc/grpc-client.ts';

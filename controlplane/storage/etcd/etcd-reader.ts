@@ -96,7 +96,10 @@ export class EtcdReader {
     }
   }
 
-  /** Reads all objects as they were at a revision. Throws `compacted`. */
+  /**
+   * Reads all objects as they were at a revision. Throws `compacted`, and with `isStart` also `unusable` for a value that
+   * cannot be decrypted.
+   */
   async stateAt(revision: number, { isStart }: { readonly isStart: boolean }): Promise<LogRecord[]> {
     const records: LogRecord[] = [];
     for await (const page of this.#pages(revision)) {
