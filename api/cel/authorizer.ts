@@ -6,7 +6,7 @@
  */
 import { stringifyJson } from '../codec/json.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
-import { type FunctionRow, method } from './functions.ts';
+import { type FunctionRow, method, type Spending } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
 import { CelError, OpaqueValue, Pending } from './values.ts';
 
@@ -132,8 +132,15 @@ export function authorizerValue(check: Check, request: Omit<CheckAttributes, 've
 const set = (name: string, typeName: string, more: (value: string) => Partial<CheckAttributes>): FunctionRow =>
   method(name, [resource, string], resource, (builder: Builder, value: string) => builder.with(typeName, more(value)));
 
-const check = (builder: Builder, verb: string): DecisionValue =>
-  new DecisionValue(builder.decider.decide({ ...builder.attributes, verb }));
+/** The cost of a check, which allows two of them in an expression (k8s.io/apiserver/pkg/cel/library). */
+export const CHECK_COST = 350_000;
+
+function check(builder: Builder, verb: string, spending: Spending): DecisionValue {
+  const decided = new DecisionValue(builder.decider.decide({ ...builder.attributes, verb }));
+  // The call itself has cost 1 already.
+  spending.spend(CHECK_COST - 1);
+  return decided;
+}
 
 function notBlank(text: string, why: string): string {
   if (text.trim() === '') throw new CelError(why);

@@ -17,6 +17,7 @@ import {
 } from './cost-range.ts';
 import type { CelType } from './types.ts';
 import type { CelValue } from './values.ts';
+import { CHECK_COST } from './authorizer.ts';
 
 /** An argument or the receiver of a call. */
 export interface CostNode {
@@ -43,7 +44,6 @@ const TEXT = 0.1;
 const PATTERN = 0.25;
 /** Factors and limits of the estimates of Kubernetes' CEL libraries (k8s.io/apiserver/pkg/cel/library). */
 const LIST = 10;
-const CHECK = 350_000;
 const MAX_FORMAT = 64;
 const MAX_FORMAT_PATTERN = 128;
 /** The number of bytes of an IP address. */
@@ -215,15 +215,19 @@ const converts =
       ? undefined
       : { cost: scaled(sizeOf(value), TEXT), size: size(sizeOf(value)) };
 
+/** A selector is a list of requirements, each of which is a struct of 40 and takes two characters at least. */
+const selectorCost = (length: Range): Range =>
+  sum(exactly(LIST), sum(scaled(length, TEXT), product(scaled(length, 0.5), exactly(LIST + 40))));
+
 function named(names: string, cost: CallCost): [string, CallCost][] {
   return names.split(' ').map((name) => [name, cost]);
 }
 
 const CALLS: ReadonlyMap<string, CallCost> = new Map([
-  ...named('check', () => ({ cost: exactly(CHECK) })),
+  ...named('check', () => ({ cost: exactly(CHECK_COST) })),
   ...named('serviceAccount path group resource subresource namespace name allowed reason error errored', cheap),
   ...named('fieldSelector labelSelector', (_target, args) =>
-    args.length === 1 ? { cost: sum(scaled(sizeOf(args[0]), TEXT), ONE) } : undefined,
+    args.length === 1 ? { cost: selectorCost(sizeOf(args[0])) } : undefined,
   ),
   ...named('isSorted sum max min indexOf lastIndexOf', visitsItems),
   ...named('url jsonpatch.escapeKey', (_target, [text]) =>

@@ -144,21 +144,26 @@ export function compile(source: string, environment: CelEnvironment): Program {
     run(bindings, budget) {
       const limit = Math.min(CALL_BUDGET, budget?.left ?? CALL_BUDGET);
       const frame = new Frame((name) => adapt(bindings(name)), limit);
+      let isPending = false;
       try {
         return run(frame);
       } catch (error) {
+        isPending = error instanceof Pending;
         // An expression that exhausts the stack counts as too expensive.
         if (error instanceof RangeError) throw new CostExceeded();
         if (error instanceof CostExceeded && limit < CALL_BUDGET) throw new CostExceeded({ ofBudget: true });
         throw error;
       } finally {
-        if (budget !== undefined) budget.left -= limit - Math.max(0, frame.left);
+        if (budget !== undefined && !isPending) budget.left -= limit - Math.max(0, frame.left);
       }
     },
   };
 }
 
-/** Evaluates like `run`, and again after each pending value. The budget is charged for every evaluation. */
+/**
+ * Evaluates like `run`, and again after each pending value. The budget is charged for the last evaluation, as in kube-apiserver,
+ * which waits within one. The cost of a check bounds how many evaluations there are.
+ */
 export async function runWaiting(
   program: Program,
   bindings: (name: string) => unknown,

@@ -236,6 +236,18 @@ test('an expression waits for an asynchronous authorization check, which runs on
   assert.equal(asked, 1);
 });
 
+test('an expression may make two authorization checks, which are charged once although they are waited for', async () => {
+  const value = authorizerValue(({ verb }) => Promise.resolve({ allowed: true, reason: verb }));
+  const checks = (verbs: readonly string[]): string =>
+    verbs.map((verb) => `authorizer.group('').resource('pods').check('${verb}').allowed()`).join(' && ');
+  const evaluate = (verbs: readonly string[], budget: { left: number }) =>
+    runWaiting(compile(checks(verbs), environment), (name) => (name === 'authorizer' ? value : OBJECT), budget);
+  const budget = { left: 10_000_000 };
+  assert.equal(await evaluate(['get', 'list'], budget), true);
+  assert.equal(Math.round((10_000_000 - budget.left) / 1000), 700);
+  await assert.rejects(evaluate(['get', 'list', 'watch'], { left: 10_000_000 }), CostExceeded);
+});
+
 test('the rest of a shared budget is the limit, and only then the error mentions the budget', () => {
   const program = compile('[1, 2, 3, 4, 5, 6, 7, 8, 9].all(i, i > 0)', environment);
   const ofBudget = (left: number) => (error: unknown) =>
