@@ -161,8 +161,8 @@ export function compile(source: string, environment: CelEnvironment): Program {
 }
 
 /**
- * Evaluates like `run`, and again after each pending value. The budget is charged for the last evaluation, as in kube-apiserver,
- * which waits within one. The cost of a check bounds how many evaluations there are.
+ * Evaluates like `run`, and again after each pending value. The budget is charged for the last evaluation. The cost of a check
+ * bounds how many there are.
  */
 export async function runWaiting(
   program: Program,
