@@ -1,6 +1,6 @@
 /**
- * Defines the paths by which control planes of one cluster reach each other, and serves them before the handler chain of the
- * API: no user of the API can open them, whatever rights that user has.
+ * Defines the paths by which control planes of one cluster, and `orchlet promote`, reach each other. Serves them before the
+ * handler chain of the API: no user of the API can open them, whatever rights that user has.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { limitedLogger } from '../../api/machinery/limited-logger.ts';

@@ -1,10 +1,10 @@
 /**
  * Reads and writes the state files of the resource managers in the kubelet's format, so that the kubelet and this agent can
- * take over from each other. A file is one line of JSON with a checksum: FNV-1a over the value as Go's spew prints it
- * (`%#v`).
+ * take over from each other. A file is one line of JSON with a checksum: that of resource claims is a CRC-32 of the text, and
+ * the others are FNV-1a over the value as Go's spew prints it (`%#v`).
  *
- * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
- * describes its types with the functions below.
+ * Structs, maps and slices look alike in JSON, but such a checksum depends on their Go types. The managers with such files
+ * therefore describe their types with the functions below.
  */
 import { basename, dirname } from 'node:path';
 import { ifMissing, inDirectory } from '../../base/files/beneath.ts';
