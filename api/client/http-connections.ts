@@ -26,10 +26,7 @@ export interface TransportResponse {
   readonly body: Readable;
 }
 
-/**
- * The request did not reach the server or was not processed, so it may be sent again. A reset of a reused connection of
- * HTTP/1.1 counts as that, because servers close idle connections.
- */
+/** The request did not reach the server or was not processed, so it may be sent again. */
 export class NotSentError extends Error {
   constructor(cause: unknown) {
     super(errorMessage(cause), { cause });
@@ -264,10 +261,7 @@ export class PooledConnection implements Connection {
       );
       request.once('error', (error: NodeJS.ErrnoException) => {
         if (signal?.aborted) reject(signal.reason as Error);
-        else
-          reject(
-            isUnsent(error) || (error.code === 'ECONNRESET' && request.reusedSocket) ? new NotSentError(error) : error,
-          );
+        else reject(isUnsent(error) ? new NotSentError(error) : error);
       });
       request.end(body);
     });

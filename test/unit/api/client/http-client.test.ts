@@ -65,3 +65,27 @@ test('a write whose connection breaks after it was sent is not sent again', asyn
   await assert.rejects(client.create(pods, 'n', { metadata: { name: 'a' } }), { code: 'ETIMEDOUT' });
   assert.equal(received, 1);
 });
+
+test('a create on a connection that was used before is not sent again after a reset, and a get is', async (t) => {
+  const received: string[] = [];
+  const server = createServer((request, response) => {
+    received.push(request.method ?? '');
+    const isBroken = received.length === 2 || received.length === 4;
+    request.resume().on('end', () => {
+      if (isBroken) request.socket.destroy();
+      else response.end('{"metadata":{"name":"a"}}');
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const client = new HttpClient({ server: url, clock: systemClock });
+  t.after(() => {
+    client.close();
+    server.close();
+  });
+  await client.get(pods, 'n', 'a');
+  await assert.rejects(client.create(pods, 'n', { metadata: { name: 'a' } }), { code: 'ECONNRESET' });
+  await client.get(pods, 'n', 'a');
+  assert.equal((await client.get(pods, 'n', 'a')).metadata.name, 'a');
+  assert.deepEqual(received, ['GET', 'POST', 'GET', 'GET', 'GET']);
+});
