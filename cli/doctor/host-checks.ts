@@ -214,7 +214,12 @@ function checkIptables({ hasCommand, tryInNewNetwork }: Host): Finding {
       remedy: 'apt-get install iptables, or set --service-proxy=none where another program provides services',
     };
   const problem = tryInNewNetwork('iptables-restore', ['--noflush'], IPTABLES_TRIAL);
-  if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
+  if (problem === undefined)
+    return {
+      name,
+      verdict: 'ok',
+      text: 'there; whether it works was not tried: this needs root and unshare',
+    };
   if (problem === '') return { name, verdict: 'ok', text: 'writes rules of nat' };
   return {
     name,
@@ -234,7 +239,12 @@ function checkNftables({ hasCommand, tryInNewNetwork }: Host): Finding {
       remedy: 'apt-get install nftables, or set --network-policy=none where a network plugin enforces them',
     };
   const problem = tryInNewNetwork('nft', ['-f', '-'], NFT_TRIAL);
-  if (problem === undefined) return { name, verdict: 'ok', text: 'there; whether it works was not tried (not root)' };
+  if (problem === undefined)
+    return {
+      name,
+      verdict: 'ok',
+      text: 'there; whether it works was not tried: this needs root and unshare',
+    };
   if (problem === '')
     return checkBridgeRules(name, tryInNewNetwork('nft', ['-f', '-'], trialScript('orchlet_trial')) ?? '');
   return {

@@ -162,7 +162,12 @@ export class Directory {
       },
     );
     const directory = await this.enter(name);
-    if (isNew) await directory.chmod(mode);
+    try {
+      if (isNew) await directory.chmod(mode);
+    } catch (error) {
+      await directory.close();
+      throw error;
+    }
     return directory;
   }
 
