@@ -10,7 +10,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { modelNames } from '../api/schema/descriptions.ts';
 
-const root = new URL('..', import.meta.url);
+const root = new URL('../', import.meta.url);
 const facts = new URL('api/schema/facts/', root);
 const models = new URL('node_modules/@kubernetes/client-node/dist/gen/models/', root);
 

@@ -10,7 +10,7 @@ import type { AnyOption } from '../agent/options/option.ts';
 import { agentOptions } from '../agent/options/agent-options.ts';
 import { controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
 
-const docs = new URL('../docs', import.meta.url);
+const docs = new URL('../docs/', import.meta.url);
 
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replaceAll('\n', ' ');
