@@ -10,6 +10,7 @@ import { validateMetadata } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
 import type { StoredValue } from '../storage/resource-versions.ts';
+import type { WatchCache } from '../storage/watch-cache.ts';
 import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
 import type { Entry, RequestContext, Written } from '../model/rest.ts';
 import { fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
@@ -56,15 +57,25 @@ export async function createEntry(
       const { name = '' } = candidate.metadata;
       if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, name);
       throw alreadyExists(store, target.namespace, candidate);
+    } finally {
+      creating.get(store.cache)?.delete(`${target.namespace}/${candidate.metadata.name ?? ''}`);
     }
   }
 }
 
+/** The generated names, with their namespaces, of objects that are being created and that the cache does not show yet. */
+const creating = new WeakMap<WatchCache, Set<string>>();
+
 /** Generates a name that no object has. The last attempt returns a name that may be taken, which the create then refuses. */
 function freeName({ cache }: Store, namespace: string, base: string): string {
+  let names = creating.get(cache);
+  if (names === undefined) creating.set(cache, (names = new Set()));
   for (let attempt = 1; ; attempt++) {
     const name = generateName(base);
-    if (attempt >= ATTEMPTS || cache.get(namespace, name) === undefined) return name;
+    const key = `${namespace}/${name}`;
+    const isFree = cache.get(namespace, name) === undefined && !names.has(key);
+    if (isFree) names.add(key);
+    if (isFree || attempt >= ATTEMPTS) return name;
   }
 }
 

@@ -173,6 +173,15 @@ describe('the registry', () => {
     assert.equal(calls, 8 * 5);
   });
 
+  it('generates another name than that of an object that is being created', async (context) => {
+    let calls = 0;
+    // The first two names are equal.
+    context.mock.method(Math, 'random', () => (calls++ < 10 ? 0.5 : 0.25));
+    const create = () => fixture.create('v1/configmaps', { metadata: { generateName: 'at-once-' } });
+    const names = (await Promise.all([create(), create()])).map(({ metadata }) => metadata.name);
+    assert.equal(new Set(names).size, 2);
+  });
+
   it('serves beta versions of what is stored in a stable one', async () => {
     const address = {
       metadata: { name: '10.0.0.1' },
