@@ -48,17 +48,6 @@ export function addTo(batches: Batch[], revision: number, event: WatchEvent): vo
   last.revision = revision;
 }
 
-/** Returns the index of the first batch that has changes after a revision, or the number of batches if there is none. */
-export function indexAfter(batches: readonly Batch[], revision: number): number {
-  let [low, high] = [0, batches.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((batches[middle]?.revision ?? 0) <= revision) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 /** Takes the next existing objects as ADDED events, until a batch is full. Returns an empty list if none is left. */
 export function nextInitial(initial: Initial): WatchEvent[] {
   const events: WatchEvent[] = [];

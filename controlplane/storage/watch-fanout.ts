@@ -14,21 +14,13 @@ import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import type { ExistingObjects } from './cache-entry.ts';
 import type { CacheWatchHandle, CacheWatchOptions } from './cache-watch.ts';
-import { type Batch, bytesOf, indexAfter, isFull, nextInitial } from './event-batches.ts';
+import { type Batch, bytesOf, isFull, nextInitial } from './event-batches.ts';
 import { type Group, type GroupsSource, type Member, WatchGroups } from './watch-groups.ts';
 import { tooOldText } from './version-errors.ts';
 
 const BOOKMARK_MS = 60_000;
 /** The number of patient watches that get events in one turn of the event loop, which takes about 15 ms. */
 const TURN_WATCHES = 1000;
-/**
- * The number of batches that a group keeps for members that are behind. They share each batch and its encoded bytes, while what
- * they get from the history is computed and encoded for each. All groups together keep more than the least number for each
- * only up to `RECENT_BATCHES_OF_ALL`.
- */
-const RECENT_BATCHES = { least: 128, most: 4096 };
-const RECENT_BATCHES_OF_ALL = 65_536;
-
 /** The changes above the compacted revision, in order. */
 interface CacheHistory {
   /** Returns the revision of the newest change, or 0 if there is none. */
@@ -92,13 +84,10 @@ export class WatchFanout {
     const [first = 0, revision = 0] = [events[0]?.revision, events.at(-1)?.revision];
     let left = TURN_WATCHES;
     const slice = new TimeSlice(this.#source.clock);
-    const share = Math.floor(RECENT_BATCHES_OF_ALL / this.#groups.count);
-    const mostBatches = Math.min(Math.max(share, RECENT_BATCHES.least), RECENT_BATCHES.most);
     for (const [group, batches] of this.#shownTo(events)) {
       const last = batches.at(-1);
       if (last !== undefined) last.revision = revision;
-      group.recent.push(...batches);
-      while (group.recent.length > mostBatches) this.#trim(group);
+      group.recent.add(batches, this.#groups.count);
       for (const member of group.members) {
         if (!member.live) continue;
         const isPatient = member.sink.isPatient === true;
@@ -129,11 +118,7 @@ export class WatchFanout {
 
   /** Drops batches that the history no longer has. */
   compacted(revision: number): void {
-    for (const group of this.#groups.all()) {
-      if ((group.recent[0]?.revision ?? Infinity) > revision) continue;
-      group.recent = group.recent.filter((batch) => batch.revision > revision);
-      group.recentFrom = Math.max(group.recentFrom, revision);
-    }
+    for (const group of this.#groups.all()) group.recent.compacted(revision);
   }
 
   /** Closes every watch, because changes up to `revision` are missing. */
@@ -162,11 +147,6 @@ export class WatchFanout {
     member.closed = true;
     member.live = false;
     this.#groups.remove(member);
-  }
-
-  #trim(group: Group): void {
-    const dropped = group.recent.splice(0, group.recent.length >> 1);
-    group.recentFrom = dropped.at(-1)?.revision ?? group.recentFrom;
   }
 
   /** Sends events. Returns whether the member takes more. */
@@ -229,12 +209,12 @@ export class WatchFanout {
         if (!member.live) this.#awaitRevision(member);
         return;
       }
-      if (!(member.position >= group.recentFrom ? this.#sendRecent(member) : this.#sendHistory(member))) return;
+      if (!(member.position >= group.recent.from ? this.#sendRecent(member) : this.#sendHistory(member))) return;
     }
   }
 
   #newestOf(group: Group): number {
-    return Math.max(this.#source.history.newest(), group.recent.at(-1)?.revision ?? 0);
+    return Math.max(this.#source.history.newest(), group.recent.newest);
   }
 
   #awaitRevision(member: Member): void {
@@ -260,10 +240,7 @@ export class WatchFanout {
   }
 
   #sendRecent(member: Member): boolean {
-    const { recent } = member.group;
-    for (let at = indexAfter(recent, member.position); at < recent.length; at += 1) {
-      const batch = recent[at];
-      if (batch === undefined) break;
+    for (const batch of member.group.recent.after(member.position)) {
       if (batch.first <= member.position) return this.#sendHistory(member); // A part of it was shown.
       if (!this.#send(member, batch.events, batch.revision)) return false;
     }

@@ -5,15 +5,14 @@
 import type { WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import { addTo, type Batch, batchOf, type Initial } from './event-batches.ts';
+import { RecentBatches } from './recent-batches.ts';
 import type { Selection } from './selection.ts';
 
 /** Watches with equal selections. */
 export interface Group {
   readonly selection: Selection;
   readonly members: Set<Member>;
-  /** All batches after `recentFrom`. */
-  recent: Batch[];
-  recentFrom: number;
+  readonly recent: RecentBatches;
 }
 
 /** A watch of a group. */
@@ -67,7 +66,7 @@ export class WatchGroups {
   of(selection: Selection): Group {
     const existing = this.#bySelection.get(selection.text);
     if (existing !== undefined) return existing;
-    const group: Group = { selection, members: new Set(), recent: [], recentFrom: this.#source.revision() };
+    const group: Group = { selection, members: new Set(), recent: new RecentBatches(this.#source.revision()) };
     this.#bySelection.set(selection.text, group);
     const route = this.#routeOf(selection);
     if (route.startsWith('field:')) this.#fieldRoutes += 1;
