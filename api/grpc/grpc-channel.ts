@@ -1,5 +1,5 @@
 /**
- * Implements the gRPC client of both halves: a connection to one server, and calls with bytes.
+ * Implements the gRPC client of agent and control plane: a connection to one server, and calls with bytes.
  *
  * A message is bounded by `largestMessageBytes` (also after decompression), and the message of an error by `GrpcError`.
  */

@@ -193,8 +193,8 @@ function textsOf(configMap: unknown): ReadonlyMap<string, string> {
 }
 
 /**
- * Tries one server after the other, and skips those from which `cluster-info` cannot be read. Rejects with the error of the
- * first server with a wrong one, or of the last server if it can be read from none.
+ * Returns the first server from which `cluster-info` can be read. Rejects if that `cluster-info` is wrong, or if it can be read
+ * from no server.
  */
 async function discoverFirst(
   urls: readonly string[],
@@ -363,8 +363,8 @@ export const join: Command = {
   async run(parsed, io) {
     io.hideArguments('orchlet join');
     const flagValues = parsed.values as unknown as JoinValues;
-    // If the owner cannot reach the directory, this runs the whole command a second time. So it precedes the reading of the
-    // standard input, which is possible only once.
+    // `withRightsOfOwner` runs the whole command again if the owner cannot reach the directory. The standard input can be read
+    // only once, so this comes before.
     if (flagValues.controlPlane) await withRightsOfOwner(flagValues.dataDir, io, () => Promise.resolve());
     const values = { ...flagValues, ...(await secretsOf(flagValues, io)) };
     const servers = [...parsed.arguments, ...values.servers];

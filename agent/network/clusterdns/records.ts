@@ -253,7 +253,7 @@ function srvRecords(name: string, all: IteratorObject<Target>, most: number): Fo
   // Many endpoints may have one name, so more of them are read than records are needed.
   for (const each of all.take(4 * most)) {
     const { target, port } = each;
-    // Ports of several protocols may have one number, and an endpoint an address of each family.
+    // Several endpoints can have one target and port: those of other protocols, and the address of the other family.
     if (!targets.has(`${target} ${port}`)) targets.set(`${target} ${port}`, each);
     if (targets.size > most) break;
     const ofTarget = addresses.get(target) ?? new Set();

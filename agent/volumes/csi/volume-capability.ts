@@ -40,7 +40,7 @@ export function agentSetsGroup(facts: {
   readonly policy: string | undefined;
   readonly readOnly: boolean;
   readonly fsType: string;
-  /** Inline volumes have one writer. */
+  /** The access modes of the persistent volume. For an inline volume, that of a single writer. */
   readonly accessModes: readonly string[];
 }): boolean {
   const { policy = 'ReadWriteOnceWithFSType', readOnly, fsType, accessModes } = facts;

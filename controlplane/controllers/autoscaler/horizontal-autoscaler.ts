@@ -70,7 +70,7 @@ export function horizontalAutoscaler(get: RawGet): RunController {
   };
 }
 
-/** The results of one reconciliation, which are written to the status at its end. */
+/** One reconciliation. Its results go to `status`, which is written at its end. */
 interface Turn {
   readonly autoscaler: HorizontalPodAutoscaler;
   readonly status: Status;

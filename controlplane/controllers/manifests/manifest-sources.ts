@@ -1,6 +1,6 @@
 /**
- * Keeps the content of the manifests on disk. A file counts once it has not changed for a moment, because programs write files
- * in parts. The objects of a file that cannot be read stay, so that a fault of the disk or of an editor removes nothing.
+ * Keeps in memory what the manifest files contain. A file counts once it has not changed for a moment, because programs write
+ * files in parts. The objects of a file that cannot be read stay, so that a fault of the disk or of an editor removes nothing.
  */
 import { sep } from 'node:path';
 import type { YamlParser } from '../../../api/codec/yaml-thread.ts';
@@ -27,7 +27,7 @@ interface SourcesOptions {
   readonly turn: () => Promise<void> | undefined;
 }
 
-/** Holds the state of all folders between turns. */
+/** Holds the state of all folders between their scans. */
 export class ManifestSources {
   readonly #options: SourcesOptions;
   readonly #states = new Map<string, SourceState>();

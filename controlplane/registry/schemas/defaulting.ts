@@ -44,7 +44,7 @@ class Additions {
     this.#excess = excess;
   }
 
-  /** Returns a copy of the default, or `undefined` if it would exceed the limit. */
+  /** Returns a copy of the default. Beyond the limit, returns `undefined` with `stop`, and throws a 413 with `refuse`. */
   take(value: JsonValue): JsonValue | undefined {
     this.#left -= sizeOf(value);
     if (this.#left >= 0) return cloneJson(value);
