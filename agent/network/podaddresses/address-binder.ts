@@ -5,6 +5,7 @@
  *
  * Each agent has a table of its own. It remains after the agent stops, as pods do.
  */
+import { inParallel } from '../../../api/machinery/in-parallel.ts';
 import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -106,11 +107,8 @@ export class AddressBinder {
     const ports = await this.#options.ports.list().catch(this.#withoutTools);
     if (ports === undefined || ports.size === 0 || (await this.#hostProblem()) !== '') return;
     const current = present(bindings, ports);
-    for (let at = 0; at < unbound.length; at += PARALLEL) {
-      const some = unbound.slice(at, at + PARALLEL);
-      const found = await Promise.all(some.map((request) => this.#interfaceOf(request, ports)));
-      for (const [index, request] of some.entries()) add(current, request, found[index]);
-    }
+    const found = await inParallel(unbound, PARALLEL, (request) => this.#interfaceOf(request, ports));
+    for (const [index, request] of unbound.entries()) add(current, request, found[index]);
     if (unbound.some(({ sandboxId }) => current.has(sandboxId)))
       await this.#write(current, this.#scriptOf(current, ports));
   }

@@ -3,6 +3,7 @@
  * for each state and then cached, so that a list of containers that run or have exited needs one call when nothing has
  * changed.
  */
+import { inParallel } from '../../../api/machinery/in-parallel.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { statusOrFallback } from '../bounded-wait.ts';
 import { LABEL_INSTANCE } from '../instance.ts';
@@ -105,7 +106,7 @@ export class CriStates {
       for (const id of this.#stopped) if (!ids.has(id)) this.#stopped.delete(id);
     }
     const isOverview = filter.podUid === undefined && filter.sandboxId === undefined;
-    const found = await inParallel(ours, (listed) => {
+    const found = await inParallel(ours, PARALLEL, (listed) => {
       const status = this.#listed(listed);
       return isOverview ? statusOrFallback(this.#clock, status, () => listedStatusOf(listed)) : status;
     });
@@ -157,7 +158,7 @@ export class CriStates {
       const ids = new Set(ours.map(({ id }) => id));
       for (const id of this.#stoppedSandboxes) if (!ids.has(id)) this.#stoppedSandboxes.delete(id);
     }
-    const found = await inParallel(ours, async (listed) => {
+    const found = await inParallel(ours, PARALLEL, async (listed) => {
       const cached = this.#sandboxes.get(listed.id);
       if (cached !== undefined && cached.state === listed.state) return cached.status;
       const status = goneIsUndefined(this.sandbox(listed.id as SandboxId));
@@ -218,14 +219,6 @@ async function goneIsUndefined<T>(answer: Promise<T>): Promise<T | undefined> {
     if (error instanceof RuntimeError && error.code === 'not-found') return undefined;
     throw error;
   }
-}
-
-async function inParallel<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = [];
-  for (let at = 0; at < items.length; at += PARALLEL) {
-    results.push(...(await Promise.all(items.slice(at, at + PARALLEL).map(run))));
-  }
-  return results;
 }
 
 function podIdentity(metadata: Incoming<'PodSandboxMetadata'> | null): PodIdentity {

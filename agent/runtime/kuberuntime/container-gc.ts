@@ -2,6 +2,7 @@
  * Removes dead containers and sandboxes. For an existing pod, one dead container of each name stays by default, because
  * `kubectl logs --previous` shows its log.
  */
+import { inParallel } from '../../../api/machinery/in-parallel.ts';
 import { namesIn } from '../../base/files/host-directory.ts';
 import { join } from 'node:path';
 import { rm, stat } from 'node:fs/promises';
@@ -128,7 +129,7 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
     }
   };
   const removed = new Set<string>();
-  await inParallel(toRemove, async (container) => {
+  await inParallel(toRemove, PARALLEL, async (container) => {
     const isRemoved = await attempt('container', container.id, async () => {
       await runtime.removeContainer(container.id);
       if (container.logPath !== '') await removeLogs(container.logPath);
@@ -137,7 +138,7 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   });
   const remaining = containers.filter((container) => !removed.has(container.id));
   const sandboxes = sandboxesToRemove(await runtime.listSandboxes(), remaining, podExists);
-  await inParallel(sandboxes, async ({ id }) => {
+  await inParallel(sandboxes, PARALLEL, async ({ id }) => {
     await attempt('sandbox', id, async () => {
       await runtime.stopSandbox(id);
       await runtime.removeSandbox(id);
@@ -145,14 +146,6 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
   });
   await removeLogFolders(options, new Set(remaining.map(uidOf)));
   if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
-}
-
-async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
-  const waiting = items.values();
-  const takeTurns = async (): Promise<void> => {
-    for (const item of waiting) await work(item);
-  };
-  await Promise.all(Array.from({ length: PARALLEL }, takeTurns));
 }
 
 async function removeLogs(path: string): Promise<void> {

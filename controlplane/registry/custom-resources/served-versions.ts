@@ -162,8 +162,8 @@ export function otherVersions(
 function onceFor(convert: (object: KubeObject) => Promise<KubeObject>): (object: KubeObject) => Promise<KubeObject> {
   const converted = new WeakMap<KubeObject, Promise<KubeObject>>();
   return (object) => {
-    const known = converted.get(object);
-    if (known !== undefined) return known;
+    const earlier = converted.get(object);
+    if (earlier !== undefined) return earlier;
     const result = convert(object);
     converted.set(object, result);
     // The caller gets the failure.

@@ -2,6 +2,7 @@
  * Writes all objects again that the configuration encrypts, so that all are encrypted with its first provider. The addresses of
  * running servers are left out.
  */
+import { inParallel } from '../../../api/machinery/in-parallel.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { SERVER_ADDRESSES } from '../etcd/keys.ts';
 import { isStorageError, type Storage } from '../storage.ts';
@@ -47,12 +48,9 @@ async function rewriteAll(
     const last = page.items.at(-1);
     if (last === undefined) return rewritten;
     startAfter = last.key;
-    const pending = page.items.filter(({ key }) => mustBeWritten(key)).map(({ key }) => key);
-    const writer = async (): Promise<void> => {
-      for (let key = pending.pop(); key !== undefined; key = pending.pop())
-        if (await rewrite(storage, key, options)) rewritten++;
-    };
-    await Promise.all(Array.from({ length: WRITERS }, writer));
+    const pending = page.items.filter(({ key }) => mustBeWritten(key));
+    const written = await inParallel(pending, WRITERS, ({ key }) => rewrite(storage, key, options));
+    rewritten += written.filter(Boolean).length;
     if (page.remaining === 0) return rewritten;
   }
 }

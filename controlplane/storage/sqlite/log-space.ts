@@ -29,19 +29,27 @@ export class LogSpace {
    */
   renew(limitBytes: number): void {
     if (this.#hasFailed) return;
-    this.#descriptor ??= openSync(this.#file, 'r+');
-    const { size } = fstatSync(this.#descriptor);
+    try {
+      this.#descriptor ??= openSync(this.#file, 'r+');
+      this.#extend(this.#descriptor, limitBytes);
+    } catch {
+      this.#hasFailed = true;
+    }
+  }
+
+  #extend(descriptor: number, limitBytes: number): void {
+    const { size } = fstatSync(descriptor);
     if (size === this.#sizeBytes) return;
     this.#sizeBytes = size;
     const length = Math.min(SPACE_BYTES, limitBytes - size);
     if (length <= 0) return;
     try {
-      writeSync(this.#descriptor, Buffer.alloc(length), 0, length, size);
-      fsyncSync(this.#descriptor);
-      this.#sizeBytes = fstatSync(this.#descriptor).size;
-    } catch {
-      this.#hasFailed = true;
-      ftruncateSync(this.#descriptor, size);
+      writeSync(descriptor, Buffer.alloc(length), 0, length, size);
+      fsyncSync(descriptor);
+      this.#sizeBytes = fstatSync(descriptor).size;
+    } catch (error) {
+      ftruncateSync(descriptor, size);
+      throw error;
     }
   }
 

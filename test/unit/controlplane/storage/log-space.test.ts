@@ -4,6 +4,7 @@ import { copyFileSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { LogSpace } from '../../../../controlplane/storage/sqlite/log-space.ts';
 import { openDatabase, type LogDatabase } from '../../../../controlplane/storage/sqlite/database.ts';
 
 let directory: string;
@@ -68,4 +69,11 @@ test('a log with space is recovered whole after the process was killed', () => {
   const copy = open('copy.db');
   assert.equal(copy.newest()?.revision, 10);
   copy.close();
+});
+
+test('a log that cannot be opened ends the allocation, and not the thread of the storage', () => {
+  const space = new LogSpace(join(directory, 'missing.db-wal'));
+  space.renew(1024 * 1024);
+  space.renew(1024 * 1024);
+  space.close();
 });
